@@ -1,0 +1,3 @@
+"""probssl: self-supervised representation learning as probabilistic modelling."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,78 @@
+"""Multilayer perceptrons, projection heads, and the pair of the two."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from probssl.errors import InputError
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class MLP(nn.Sequential):
+    """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP([d, 2d, m])`).
+
+    `MLP([d, m])` is a linear map. With `batch_norm`, every hidden layer is normalised by the statistics of its batch
+    while training, with no running averages when `track_running_stats` is off.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        bias: bool = True,
+        batch_norm: bool = False,
+        track_running_stats: bool = True,
+    ) -> None:
+        if len(sizes) < 2 or any(size < 1 for size in sizes):
+            raise InputError(f"an MLP needs at least an input and an output size, all positive, not {list(sizes)}")
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise(sizes[:-1]):
+            layers.append(nn.Linear(fan_in, fan_out, bias=bias))
+            if batch_norm:
+                layers.append(nn.BatchNorm1d(fan_out, track_running_stats=track_running_stats))
+            layers.append(nn.ReLU())
+        layers.append(nn.Linear(sizes[-2], sizes[-1], bias=bias))
+        super().__init__(*layers)
+        self.sizes = tuple(int(size) for size in sizes)
+
+
+class WithHead(nn.Module):
+    """An encoder ψ whose objective sees g(ψ(x)): the head g is trained with it and left out of the representation."""
+
+    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.backbone(x))
+
+
+def representation(encoder: nn.Module) -> nn.Module:
+    """The part of an encoder whose output is the representation: everything but a projection head."""
+    return encoder.backbone if isinstance(encoder, WithHead) else encoder
+
+
+def seeded(seed: int, build: Callable[[], ModuleT]) -> ModuleT:
+    """`build()` with initial weights that depend on `seed` alone; the global random state is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+@torch.no_grad()
+def encode(encoder: nn.Module, x: Tensor, *, batch_size: int = 8192) -> Tensor:
+    """Representations of all rows of x, in evaluation mode, batch by batch; the mode is restored afterwards."""
+    module = representation(encoder)
+    was_training = module.training
+    module.eval()
+    try:
+        return torch.cat([module(part) for part in x.split(batch_size)])
+    finally:
+        module.train(was_training)

@@ -1,0 +1,206 @@
+"""Energies δ(a, b) between embeddings: low means alike. The model of every objective is q(x | x̃) ∝ p(x) e^{−δ}.
+
+An energy answers two questions, `paired(a, b)` [n] for matching rows and `pairwise(a, b)` [n, m] for all pairs,
+and says how the two sides of a pair are embedded (`embed`, `embed_augmented`): alike in a Siamese network,
+differently in an asymmetric one. All of them can be differentiated twice, so that losses on ∇ₓδ can be trained.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.errors import InputError
+
+
+def unit(z: Tensor) -> Tensor:
+    """z / ‖z‖ along the last dimension, smooth at zero so that second derivatives stay finite."""
+    tiny = torch.finfo(z.dtype).eps ** 2
+    return z * (z.square().sum(-1, keepdim=True) + tiny).rsqrt()
+
+
+def half_squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """½‖a_i − b_j‖² for all pairs, through one matrix product: [..., n, d], [..., m, d] → [..., n, m]."""
+    # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
+    centre = b.detach().mean(-2, keepdim=True)
+    a, b = a - centre, b - centre
+    half_norms = 0.5 * b.square().sum(-1).unsqueeze(-2) + 0.5 * a.square().sum(-1, keepdim=True)
+    return (half_norms - a @ b.mT).clamp_min(0)
+
+
+class Energy(nn.Module, abc.ABC):
+    """δ(a, b) between embeddings [n, d]; lower is more alike."""
+
+    symmetric = True
+
+    def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        """How an original observation is embedded."""
+        return encoder(x)
+
+    def embed_augmented(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        """How an augmented observation is embedded; the same as an original one unless the energy is asymmetric."""
+        return encoder(x)
+
+    @abc.abstractmethod
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        """δ(a_i, b_i): [..., d], [..., d] → [...]."""
+
+    @abc.abstractmethod
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        """δ(a_i, b_j): [n, d], [m, d] → [n, m]; leading batch dimensions are allowed."""
+
+
+class Cosine(Energy):
+    """δ = (1 − cos(a, b)) / τ  (Siamese-EBM Eq. 5). Range [0, 2/τ]; 0 for parallel embeddings."""
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__()
+        self.temperature = _positive("temperature", temperature)
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return (1 - (unit(a) * unit(b)).sum(-1)) / self.temperature
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return (1 - unit(a) @ unit(b).mT) / self.temperature
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature:g}"
+
+
+class Euclidean(Energy):
+    """δ = ½‖a − b‖²  (Siamese-EBM Eq. 45; every linear theorem needs the ½). Range [0, ∞)."""
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return 0.5 * (a - b).square().sum(-1)
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return half_squared_distances(a, b)
+
+
+class PNorm(Energy):
+    """δ = Σ_k |a_k − b_k|^p, the p-norm to the p-th power (CL-ICA Eq. 9). Range [0, ∞), p ≥ 1."""
+
+    def __init__(self, p: float = 1.0) -> None:
+        super().__init__()
+        if not p >= 1:
+            raise InputError(f"the p-norm energy needs p of at least 1, not {p:g}")
+        self.p = float(p)
+
+    def _power(self, difference: Tensor) -> Tensor:
+        if self.p == 1:
+            return difference.abs()
+        if self.p == 2:
+            return difference.square()
+        # |0|^p has value and slope 0, but autograd's second derivative there is 0·∞ for p < 2.
+        at_zero = difference == 0
+        safe = torch.where(at_zero, torch.ones_like(difference), difference)
+        return torch.where(at_zero, torch.zeros_like(difference), safe.abs().pow(self.p))
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._power(a - b).sum(-1)
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._power(a.unsqueeze(-2) - b.unsqueeze(-3)).sum(-1)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p:g}"
+
+
+class Dot(Energy):
+    """δ = −⟨a, b⟩ / τ. Range (−∞, ∞)."""
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature = _positive("temperature", temperature)
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return -(a * b).sum(-1) / self.temperature
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return -(a @ b.mT) / self.temperature
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature:g}"
+
+
+class Anisotropic(Energy):
+    """δ = ½ (a − b)ᵀ Λ (a − b) with Λ diagonal and positive (AnInfoNCE Eq. 3, in the ½ convention). Range [0, ∞).
+
+    Λ = softplus(θ), so it stays positive however θ is trained; `trainable=False` fixes it. With `normalise` the
+    embeddings are put on the unit sphere first, as in AnInfoNCE; Λ = λI is then the cosine energy at τ = 1/λ.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        concentration: float | Tensor = 1.0,
+        *,
+        trainable: bool = True,
+        normalise: bool = False,
+    ) -> None:
+        super().__init__()
+        start = torch.as_tensor(concentration, dtype=torch.get_default_dtype()).expand(dim).clone()
+        if not bool((start > 0).all()):
+            raise InputError("concentrations must be positive")
+        raw = start + torch.log(-torch.expm1(-start))  # the inverse of softplus
+        self.raw_concentration = nn.Parameter(raw, requires_grad=trainable)
+        self.normalise = normalise
+
+    @property
+    def concentration(self) -> Tensor:
+        """The diagonal of Λ, always positive: [d]."""
+        return F.softplus(self.raw_concentration)
+
+    def _scaled(self, z: Tensor) -> Tensor:
+        return (unit(z) if self.normalise else z) * self.concentration.sqrt()
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return 0.5 * (self._scaled(a) - self._scaled(b)).square().sum(-1)
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return half_squared_distances(self._scaled(a), self._scaled(b))
+
+    def extra_repr(self) -> str:
+        return f"dim={len(self.raw_concentration)}, normalise={self.normalise}"
+
+
+class Asymmetric(Energy):
+    """δ(x, x̃) = base(ψ(x), χ(x̃)): the augmented side has a map of its own (Siamese-EBM Eq. 41).
+
+    Either `predictor`, applied after the shared encoder (χ = predictor ∘ ψ), or `encoder`, a second encoder in
+    its place (χ = encoder). Only how the augmented side is embedded differs; on embeddings it is the base energy.
+    """
+
+    symmetric = False
+
+    def __init__(self, base: Energy, *, predictor: nn.Module | None = None, encoder: nn.Module | None = None) -> None:
+        super().__init__()
+        if (predictor is None) == (encoder is None):
+            raise InputError("an asymmetric energy takes a predictor or a second encoder, exactly one of them")
+        self.base = base
+        self.predictor = predictor
+        self.encoder = encoder
+
+    def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        return self.base.embed(encoder, x)
+
+    def embed_augmented(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        if self.encoder is not None:
+            return self.encoder(x)
+        assert self.predictor is not None
+        return self.predictor(encoder(x))
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.base.paired(a, b)
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.base.pairwise(a, b)
+
+
+def _positive(name: str, value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise InputError(f"the {name} must be positive and finite, not {value:g}")
+    return float(value)

@@ -1,0 +1,26 @@
+"""The errors probssl raises on purpose. Each message is one sentence that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class ProbsslError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class InputError(ProbsslError, ValueError):
+    """Something the caller gave (a file, a column, an option) cannot be used; the command line exits with 2."""
+
+
+class CheckpointError(InputError):
+    """A model or checkpoint file is missing, damaged, or belongs to another run."""
+
+
+class MissingExtra(InputError, ImportError):
+    """An optional dependency is needed; the message names the extra that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional dependency: pip install 'probssl[{extra}]'")
+
+
+class NonFiniteLoss(ProbsslError, ArithmeticError):
+    """A term of the loss became infinite or not a number; training stops before the weights are touched."""

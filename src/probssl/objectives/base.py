@@ -1,0 +1,117 @@
+"""The contract of every objective: named terms of a loss, weighted and summed in one place."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal, final
+
+from torch import Tensor, nn
+
+from probssl.energies import Energy
+from probssl.errors import InputError, NonFiniteLoss
+from probssl.pairings.views import Needs, Views
+
+Pair = Literal["original", "augmented"]
+
+
+class Terms(Mapping[str, Tensor]):
+    """Named parts of a loss with their weights; `total` is what is minimised."""
+
+    def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
+        self._values = values
+        parts = [value * weights[name] if name in weights else value for name, value in values.items()]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        self.total: Tensor = total
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def numbers(self) -> dict[str, float]:
+        """Every term, unweighted, and the weighted `loss`, as Python numbers."""
+        return {"loss": self.total.item(), **{name: value.item() for name, value in self._values.items()}}
+
+    def check_finite(self) -> float:
+        """The total as a number; raises `NonFiniteLoss` naming the terms at fault when it is not finite."""
+        total = self.total.item()
+        if not math.isfinite(total):
+            guilty = {name: value.item() for name, value in self._values.items() if not math.isfinite(value.item())}
+            named = ", ".join(f"{name} = {value}" for name, value in guilty.items()) or f"total = {total}"
+            raise NonFiniteLoss(f"the loss is not finite ({named})")
+        return total
+
+
+class Objective(nn.Module, abc.ABC):
+    """One way to fit q(x | x̃) ∝ p(x) e^{−δ(x, x̃)}, as a loss to minimise.
+
+    A subclass sets `energy` and `needs` and writes `terms`: the maths and nothing else. Terms are means over the
+    batch, finite for finite input, and a pure function of parameters and views. Parameters of its own (bias
+    networks, predictors, concentrations) are registered on the objective and may have their own learning rate.
+    """
+
+    needs: Needs
+    energy: Energy
+    weights: dict[str, float]
+
+    admits: ClassVar[dict[str, str]] = {}
+    """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`."""
+
+    def __init__(self, energy: Energy, needs: Needs) -> None:
+        super().__init__()
+        self.energy = energy
+        self.needs = needs
+        self.weights = {}
+
+    @abc.abstractmethod
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        """The named terms of the loss, each a scalar mean over the batch."""
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        """The greatest lower bound of the loss that holds for every data set, where one is known."""
+        return None
+
+    @final  # type: ignore[misc]
+    def forward(self, encoder: nn.Module, views: Views) -> Terms:
+        """The loss of `encoder` on a batch."""
+        return Terms(self.terms(encoder, views), self.weights)
+
+
+class PairObjective(Objective):
+    """An objective over one positive pair a data point.
+
+    `pair="original"` pairs the data point with its augmentation, (x, x̃), as Siamese-EBM derives; `pair="augmented"`
+    pairs two augmentations of it, (x̃₁, x̃₂), as is customary for images.
+    """
+
+    def __init__(
+        self, energy: Energy, *, pair: Pair = "original", score: bool = False, negatives: bool = False
+    ) -> None:
+        if pair not in ("original", "augmented"):
+            raise InputError(f"pair is 'original' or 'augmented', not {pair!r}")
+        super().__init__(energy, Needs(augmented=2 if pair == "augmented" else 1, score=score, negatives=negatives))
+        self.pair = pair
+
+    def embed_pair(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
+        """Embeddings of the two sides of every positive pair: [n, m] and [n, m]."""
+        if self.pair == "augmented":
+            first, second = views.augmented[0], views.augmented[1]
+        else:
+            first, second = views.x, views.augmented[0]
+        if len(first) < 2:
+            raise InputError("a contrastive batch needs at least two data points")
+        return self.energy.embed(encoder, first), self.energy.embed_augmented(encoder, second)
+
+
+def off_diagonal_mean(matrix: Tensor) -> Tensor:
+    """Mean of the n(n − 1) entries off the diagonal of an [n, n] matrix."""
+    n = matrix.shape[-1]
+    return (matrix.sum() - matrix.diagonal().sum()) / (n * (n - 1))

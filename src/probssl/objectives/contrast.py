@@ -1,0 +1,110 @@
+"""Objectives that replace the normaliser by something simpler: Triplet, Spectral, SimSiam."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.encoders import MLP
+from probssl.energies import Cosine, Energy, Euclidean, unit
+from probssl.errors import InputError
+from probssl.objectives.base import Pair, PairObjective, off_diagonal_mean
+from probssl.pairings.views import Views
+
+
+class Triplet(PairObjective):
+    """L = mean_{i≠j} max(0, δ(x_i, x̃_i) − δ(x_i, x̃_j) + margin)   (Schroff et al., 2015; Siamese-EBM Eq. 17).
+
+    The single-negative reading of InfoNCE, with the margin in place of I(x; x̃) and every other augmentation of the
+    batch as a negative in turn. Range [0, ∞), optimum 0. A constant encoder gives the margin, and with the
+    Euclidean energy has no gradient to leave it by.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "representation": "a constant encoder has no gradient to leave it by, though it is not the minimum",
+        "dimension": "it asks for a margin only, and one direction can provide it",
+    }
+
+    def __init__(self, energy: Energy | None = None, *, margin: float = 1.0, pair: Pair = "original") -> None:
+        if not margin > 0:
+            raise InputError(f"the margin must be positive, not {margin:g}")
+        super().__init__(Euclidean() if energy is None else energy, pair=pair)
+        self.margin = margin
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        energies = self.energy.pairwise(*self.embed_pair(encoder, views))  # [n, n], rows x, columns x̃
+        violation = F.relu(energies.diagonal().unsqueeze(1) - energies + self.margin)
+        return {"triplet": off_diagonal_mean(violation)}
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return 0.0
+
+
+class Spectral(PairObjective):
+    """L = −2 E[z⁺ᵀz̃⁺] + E_{i≠j}[(z_iᵀz̃_j)²] on the sphere ‖z‖² = μ   (HaoChen et al., 2021; Siamese-EBM Eq. 42).
+
+    Fits p(x, x̃)/(p(x)p(x̃)) by zᵀz̃ in least squares (up to a constant), so it needs no normaliser. μ is
+    `squared_radius`, 10 as in Siamese-EBM. Terms: `alignment` ≥ −2μ and `uniformity` ≥ μ²/m in expectation, so the loss
+    cannot go below μ²/m − 2μ on average; a constant encoder gives μ² − 2μ. Collapse: none of the representation.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "dimension": "it keeps only as many directions as the augmentation graph has clusters"
+    }
+
+    def __init__(self, *, squared_radius: float = 10.0, pair: Pair = "augmented") -> None:
+        if not squared_radius > 0:
+            raise InputError(f"the squared radius must be positive, not {squared_radius:g}")
+        super().__init__(Cosine(temperature=1 / squared_radius), pair=pair)
+        self.squared_radius = squared_radius
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        products = self.squared_radius * (unit(first) @ unit(second).mT)  # [n, n]
+        return {
+            "alignment": -2 * products.diagonal().mean(),
+            "uniformity": off_diagonal_mean(products.square()),
+        }
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return self.squared_radius**2 / dim - 2 * self.squared_radius
+
+
+class SimSiam(PairObjective):
+    """L = −½ [cos(h(z₁), sg(z₂)) + cos(h(z₂), sg(z₁))]   (Chen & He, 2021), sg = stop-gradient, h = `predictor`.
+
+    An asymmetric cosine energy with no normaliser at all. Range [−1, 1]. Collapse: a constant encoder attains the
+    minimum −1; only the stop-gradient and the predictor's own dynamics keep training away from it.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "representation": "a constant encoder attains its minimum of −1; only the stop-gradient keeps training from it",
+        "dimension": "nothing in it asks for more than one direction",
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        predictor: nn.Module | None = None,
+        stop_gradient: bool = True,
+        pair: Pair = "augmented",
+    ) -> None:
+        super().__init__(Cosine(temperature=1.0), pair=pair)
+        hidden = max(dim // 4, 2)
+        self.predictor = (
+            MLP([dim, hidden, dim], batch_norm=True, track_running_stats=False) if predictor is None else predictor
+        )
+        self.stop_gradient = stop_gradient
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        targets = (first.detach(), second.detach()) if self.stop_gradient else (first, second)
+        forward = (unit(self.predictor(first)) * unit(targets[1])).sum(-1)
+        backward = (unit(self.predictor(second)) * unit(targets[0])).sum(-1)
+        return {"similarity": -0.5 * (forward + backward).mean()}
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return -1.0

@@ -1,0 +1,133 @@
+"""Objectives that learn the normaliser: NCE classifies against it, SNL regresses it."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.energies import Energy, Euclidean
+from probssl.errors import InputError
+from probssl.objectives.base import Pair, PairObjective, off_diagonal_mean
+from probssl.pairings.views import Views
+
+LINEAR_BEYOND = 30.0
+"""SNL's exponential continues as its tangent above this exponent, so that it stays finite and convex."""
+
+
+class BiasNetwork(nn.Module):
+    """λ_φ: an embedding of x̃ to a scalar, the estimate of log Z_x̃ (Siamese-EBM §2.2.2, §4.2 and appendix D.1).
+
+    Two layers with `hidden` units (default max(m/2, 2)) and ReLU; batch normalisation, on by default as in §4.2, uses
+    the statistics of the batch alone and so holds no state.
+    """
+
+    def __init__(self, dim: int, hidden: int | None = None, *, batch_norm: bool = True) -> None:
+        super().__init__()
+        hidden = max(dim // 2, 2) if hidden is None else hidden
+        self.inner = nn.Linear(dim, hidden)
+        self.norm = nn.BatchNorm1d(hidden, track_running_stats=False) if batch_norm else nn.Identity()
+        self.outer = nn.Linear(hidden, 1)
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        return self.outer(F.relu(self.norm(self.inner(embedding)))).squeeze(-1)
+
+
+class _Biased(PairObjective):
+    """Shared by NCE and SNL: energies of all pairs of a batch, and the bias of each augmented anchor."""
+
+    bias: nn.Module
+
+    def __init__(self, dim: int, energy: Energy | None, bias: nn.Module | None, pair: Pair) -> None:
+        super().__init__(Euclidean() if energy is None else energy, pair=pair)
+        self.bias = BiasNetwork(dim) if bias is None else bias
+
+    def energies_and_bias(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
+        """δ(x_i, x̃_j) as [n, n], and λ(x̃_j) as [n]."""
+        first, second = self.embed_pair(encoder, views)
+        return self.energy.pairwise(first, second), self.bias(second)
+
+
+class NCE(_Biased):
+    """Noise-contrastive estimation: tell (x_i, x̃_i) from (x_j, x̃_i)   (Siamese-EBM Eq. 142; Eq. 27 has a sign wrong).
+
+    L = −π mean_i log σ(ℓ_ii) − (1 − π) mean_{j≠i} log σ(−ℓ_ji),   ℓ_ji = log(π/(1 − π)) − δ(x_j, x̃_i) − λ_φ(x̃_i).
+
+    `prior` is π, the share of positives; by default 1/n for a batch of n, as the batch really has (offset
+    −log(n − 1)). Range (0, ∞). Optimum: δ + λ = log p(x)p(x̃)/p(x, x̃), so λ = log Z when the energy is well
+    specified, for every π. As π → 0, L/π + log π → 1 + E[δ + log Z]: maximum likelihood (Eq. 148, constant corrected).
+    Collapse: a constant encoder is not a minimum; dimensions may be dropped as with InfoNCE.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        energy: Energy | None = None,
+        *,
+        bias: nn.Module | None = None,
+        prior: float | None = None,
+        pair: Pair = "original",
+    ) -> None:
+        if prior is not None and not 0 < prior < 1:
+            raise InputError(f"the share of positives must lie strictly between 0 and 1, not {prior:g}")
+        super().__init__(dim, energy, bias, pair)
+        self.prior = prior
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        energies, bias = self.energies_and_bias(encoder, views)
+        prior = 1 / len(energies) if self.prior is None else self.prior
+        logits = math.log(prior / (1 - prior)) - energies - bias  # [n, n], column i belongs to x̃_i
+        return {
+            "positive": prior * F.softplus(-logits.diagonal()).mean(),
+            "negative": (1 - prior) * off_diagonal_mean(F.softplus(logits)),
+        }
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return 0.0
+
+
+class SNL(_Biased):
+    """Self-normalised likelihood: learn log Z by its variational form   (Siamese-EBM Eq. 22, minimised over both).
+
+    L = mean_i [δ(x_i, x̃_i) + λ_φ(x̃_i)] + mean_{j≠i} e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)} − 1.
+
+    Since log Z = min_λ (Z e^{−λ} + λ − 1), this is one joint minimisation; the papers' Eq. 18-22 print a maximum,
+    which is unbounded. At λ = log Z it equals E[δ] + E[log Z] ≥ −I(x; x̃). A constant encoder gives 0. Above an
+    exponent of 30 the exponential continues as its tangent: same minimiser, finite for every finite input.
+    Terms: `alignment` = mean δ, `bias` = mean λ, `normaliser` = mean e^{−δ−λ} − 1 (0 when λ is log Z).
+    Collapse: a constant encoder is not a minimum, but the variance of the exponential can drive training there.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "dimension": "directions in which the augmentation varies more than the data are worth nothing to it",
+        "representation": "its exponential has high variance in high dimension and can throw training onto the plateau "
+        "of constant encoders, where λ = 0 and the loss is 0",
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        energy: Energy | None = None,
+        *,
+        bias: nn.Module | None = None,
+        pair: Pair = "original",
+    ) -> None:
+        super().__init__(dim, energy, bias, pair)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        energies, bias = self.energies_and_bias(encoder, views)
+        exponent = -energies - bias  # [n, n], column i belongs to x̃_i
+        excess = F.relu(exponent - LINEAR_BEYOND)
+        weights = torch.exp(exponent - excess) * (1 + excess)
+        return {
+            "alignment": energies.diagonal().mean(),
+            "bias": bias.mean(),
+            "normaliser": off_diagonal_mean(weights) - 1,
+        }

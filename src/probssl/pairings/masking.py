@@ -1,0 +1,58 @@
+"""Mask features and add noise: the tabular augmentation of Siamese-EBM."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from probssl.errors import InputError
+from probssl.pairings.views import Pairing, standard_normal
+
+
+class MaskAndNoise(Pairing):
+    """x̃ = α ∘ x + ε, with α ~ Bernoulli(ρ) and ε ~ N(0, σ²) in every feature (Siamese-EBM Eq. 37 and 168).
+
+    log p(x̃ | x) = Σ_features log[(1 − ρ) N(x̃ | 0, σ²) + ρ N(x̃ | x, σ²)]   (Eq. 170)
+    score = ((x̃ − x)/σ²) · sigmoid(−u),  u = log((1 − ρ)/ρ) + x(x − 2x̃)/(2σ²), feature by feature.
+
+    The printed Eq. 172 carries a spurious factor ρ and a wrong exponent; the form above is the derivative of
+    Eq. 170 and never overflows. `preservation` (ρ) and `noise` (σ) are one number or one a feature.
+    """
+
+    preservation: Tensor
+    noise: Tensor
+
+    def __init__(self, preservation: float | Tensor = 0.8, noise: float | Tensor = 0.1) -> None:
+        super().__init__()
+        keep = torch.as_tensor(preservation, dtype=torch.float64)
+        scale = torch.as_tensor(noise, dtype=torch.float64)
+        if keep.ndim > 1 or not bool(((keep >= 0) & (keep <= 1)).all()):
+            raise InputError("the preservation rate must lie in [0, 1], one number or one a feature")
+        if scale.ndim > 1 or not bool((scale > 0).all()) or not bool(scale.isfinite().all()):
+            raise InputError("the noise scale must be positive and finite, one number or one a feature")
+        self.register_buffer("preservation", keep)
+        self.register_buffer("noise", scale)
+        self._scalars = (float(keep), float(scale)) if keep.ndim == scale.ndim == 0 else None
+
+    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        noise = standard_normal(x, generator)
+        if self._scalars is not None:  # plain numbers spare the cast and the broadcast
+            keep, scale = self._scalars
+            mask = torch.empty_like(x).bernoulli_(keep, generator=generator)
+            return torch.addcmul(noise.mul_(scale), mask, x)
+        mask = torch.bernoulli(self.preservation.to(x.dtype).expand_as(x), generator=generator)
+        return torch.addcmul(noise.mul_(self.noise.to(x.dtype)), mask, x)
+
+    def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        keep, scale = self.preservation.to(x.dtype), self.noise.to(x.dtype)
+        masked = torch.log1p(-keep) - 0.5 * (x_aug / scale).square()
+        kept = torch.log(keep) - 0.5 * ((x_aug - x) / scale).square()
+        each = torch.logaddexp(masked, kept) - scale.log() - 0.5 * math.log(2 * math.pi)
+        return each.sum(-1)
+
+    def score(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        keep, variance = self.preservation.to(x.dtype), self.noise.to(x.dtype).square()
+        log_odds_masked = torch.log1p(-keep) - torch.log(keep) + x * (x - 2 * x_aug) / (2 * variance)
+        return (x_aug - x) / variance * torch.sigmoid(-log_odds_masked)

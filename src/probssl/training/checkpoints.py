@@ -1,0 +1,89 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probssl.errors import CheckpointError
+from probssl.training.files import load_tensors, save_tensors
+
+KEPT = 2
+"""How many checkpoints stay on disk: the newest and the one before it."""
+
+
+class CheckpointFolder:
+    """`step-XXXXXXXX.safetensors` files in a folder, newest kept together with the one before it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def paths(self) -> list[Path]:
+        """The checkpoints on disk, oldest first."""
+        return sorted(self.folder.glob("step-*.safetensors"))
+
+    def save(self, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> Path:
+        """Write the checkpoint of `step`, then drop all but the newest two."""
+        path = self.folder / f"step-{step:08d}.safetensors"
+        save_tensors(path, tensors, {"step": step, **metadata})
+        for old in self.paths()[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def load_latest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint, or None when there is none; damage is an error that names the way out."""
+        paths = self.paths()
+        if not paths:
+            return None
+        try:
+            return load_tensors(paths[-1])
+        except CheckpointError as error:
+            way_out = (
+                f"delete it and resume again from the one before it, {paths[-2].name}"
+                if len(paths) > 1
+                else "there is no earlier one, so delete it and start again without --resume"
+            )
+            raise CheckpointError(f"{error}; {way_out}") from error
+
+
+def gather(prefix: str, state: dict[str, Any]) -> dict[str, Tensor]:
+    """A module's state as named tensors."""
+    return {f"{prefix}.{name}": tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
+
+
+def scatter(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors below a prefix, under their own names."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def restore(module: nn.Module, prefix: str, tensors: dict[str, Tensor]) -> None:
+    """Load a module's state, or say which tensor does not fit."""
+    try:
+        module.load_state_dict(scatter(prefix, tensors))
+    except RuntimeError as error:
+        detail = " ".join(str(error).split("\n")[1:2]).strip()
+        raise CheckpointError(f"the checkpoint belongs to another {prefix} ({detail})") from error
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors `optimiser.INDEX.KEY`."""
+    state = optimiser.state_dict()["state"]
+    return {
+        f"optimiser.{index}.{key}": value
+        for index, entries in state.items()
+        for key, value in entries.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimiser_tensors` took; learning rates are a function of the step and need no saving."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in scatter("optimiser", tensors).items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

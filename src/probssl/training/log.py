@@ -1,0 +1,55 @@
+"""The JSONL log of a run: one object a line, rows of numbers and named events."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from probssl.errors import InputError
+from probssl.training.files import write_text
+
+
+class RunLog:
+    """Appends to a JSONL file and keeps the rows in memory; a resumed run drops what came after its checkpoint."""
+
+    def __init__(self, path: Path | None, *, resume_at: int | None = None) -> None:
+        self.path = path
+        self.rows: list[dict[str, Any]] = []
+        if path is None:
+            return
+        if resume_at is not None and path.is_file():
+            self.rows = [row for row in read_log(path) if row["step"] <= resume_at]
+        write_text(path, "".join(_line(row) for row in self.rows))
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add a row; it is on disk when this returns."""
+        self.rows.append(row)
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_line(row))
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The rows of a log; an incomplete last line, as a killed run leaves it, is left out."""
+    rows = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                break
+            raise InputError(f"{path} line {number} is not JSON") from error
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    """One line of strict JSON: numbers that are not finite become null."""
+    clean = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
+    }
+    return json.dumps(clean) + "\n"

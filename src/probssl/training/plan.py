@@ -1,0 +1,71 @@
+"""How to train: optimiser, schedule, batch size. A frozen description with no state."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from probssl.errors import InputError
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Everything about the optimisation that does not depend on the data.
+
+    The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`) or
+    stays (`"constant"`). `objective_learning_rate` is for the objective's own parameters (bias network, predictor,
+    concentrations) and follows the same schedule; by default it is the encoder's.
+    """
+
+    steps: int = 2000
+    batch_size: int = 256
+    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = 0.01
+    objective_learning_rate: float | None = None
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    warmup: int = 100
+    anneal: Literal["cosine", "constant"] = "cosine"
+    clip_norm: float | None = None
+    log_every: int | None = None
+    checkpoint_every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps}")
+        if self.batch_size < 2:
+            raise InputError(f"the batch size must be at least 2, not {self.batch_size}")
+        if self.optimiser not in ("adam", "adamw", "sgd"):
+            raise InputError(f"the optimiser is adam, adamw or sgd, not {self.optimiser!r}")
+        if self.anneal not in ("cosine", "constant"):
+            raise InputError(f"the learning rate anneals as cosine or constant, not {self.anneal!r}")
+        for name in ("learning_rate", "objective_learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} must be positive and finite, not {value!r}")
+        for name in ("weight_decay", "momentum", "warmup"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must not be negative, not {getattr(self, name)!r}")
+        for name in ("log_every", "checkpoint_every"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def rate_factor(self, step: int) -> float:
+        """What the learning rates are multiplied by at `step` (0 is the first)."""
+        warmup = min(self.warmup, self.steps // 2)
+        if step < warmup:
+            return (step + 1) / warmup
+        if self.anneal == "constant":
+            return 1.0
+        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (self.steps - warmup)))
+
+    @property
+    def log_interval(self) -> int:
+        """Steps between two rows of the log: a hundred rows a run, at most a hundred steps apart."""
+        return self.log_every or min(100, max(1, self.steps // 100))
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Steps between two checkpoints: ten a run, at most a thousand steps apart."""
+        return self.checkpoint_every or min(1000, max(1, self.steps // 10))
