@@ -1,0 +1,415 @@
+"""The command line: thin. Every command parses, calls the library and shows what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from probssl.errors import InputError, ProbsslError
+from probssl.recipe import Recipe
+
+if TYPE_CHECKING:
+    from probssl.data import Table
+    from probssl.runs import Source
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+app = typer.Typer(
+    help="Learn representations without labels, as probabilistic models of how related observations arise.",
+    epilog="Start with: probssl fit sklearn:digits --label target",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+data_app = typer.Typer(help="What data is here, and what can be had.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+DATA_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits, toy:circles."
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training.")]
+
+
+def _recipe_option(name: str, *flags: str, metavar: str | None = None) -> Any:
+    """An option that sets a field of the recipe, with the recipe's own help and default."""
+    entry = next(f for f in dataclasses.fields(Recipe) if f.name == name)
+    shown = "" if entry.default is None else f" [default: {entry.default}]"
+    return typer.Option(
+        *flags, help=f"{entry.metadata['help'].capitalize()}.{shown}", show_default=False, metavar=metavar
+    )
+
+
+def _command(function: Command) -> Command:
+    """Turn errors made on purpose into one sentence on standard error and the right exit code."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ProbsslError as error:
+            _say(f"[bold red]error:[/] {_escape(str(error))}")
+            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
+        except KeyboardInterrupt:
+            _say("stopped")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            raise typer.Exit(0) from None
+
+    return guarded  # type: ignore[return-value]
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _say(message: str) -> None:
+    """A message for the person, on standard error."""
+    from rich.console import Console
+
+    Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def _load(data: str, label: str | None, drop: list[str], quiet: bool, seed: int = 0) -> Table:
+    from probssl import data as tables
+    from probssl.report.console import download_progress
+
+    with download_progress(data, quiet) as progress:
+        return tables.load(data, label=label, drop=drop, seed=seed, progress=progress)
+
+
+@app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --energy euclidean --label target")
+@_command
+def fit(
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
+    objective: Annotated[str | None, _recipe_option("objective", "--objective", metavar="NAME")] = None,
+    energy: Annotated[str | None, _recipe_option("energy", "--energy", metavar="NAME")] = None,
+    temperature: Annotated[float | None, _recipe_option("temperature", "--temperature")] = None,
+    p: Annotated[float | None, _recipe_option("p", "--p")] = None,
+    margin: Annotated[float | None, _recipe_option("margin", "--margin")] = None,
+    dim: Annotated[int | None, _recipe_option("dim", "--dim")] = None,
+    hidden: Annotated[str | None, _recipe_option("hidden", "--hidden", metavar="W,W,…")] = None,
+    preservation: Annotated[float | None, _recipe_option("preservation", "--preservation")] = None,
+    noise: Annotated[float | None, _recipe_option("noise", "--noise")] = None,
+    steps: Annotated[int | None, _recipe_option("steps", "--steps")] = None,
+    batch_size: Annotated[int | None, _recipe_option("batch_size", "--batch-size")] = None,
+    optimiser: Annotated[str | None, _recipe_option("optimiser", "--optimiser", metavar="NAME")] = None,
+    lr: Annotated[float | None, _recipe_option("lr", "--lr")] = None,
+    objective_lr: Annotated[float | None, _recipe_option("objective_lr", "--objective-lr")] = None,
+    weight_decay: Annotated[float | None, _recipe_option("weight_decay", "--weight-decay")] = None,
+    warmup: Annotated[int | None, _recipe_option("warmup", "--warmup")] = None,
+    clip_norm: Annotated[float | None, _recipe_option("clip_norm", "--clip-norm")] = None,
+    seed: Annotated[int | None, _recipe_option("seed", "--seed")] = None,
+    recipe_file: Annotated[
+        Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file to start from; options override it.")
+    ] = None,
+    label: Label = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="COL", help="Column to leave out; repeatable.")
+    ] = None,
+    keep_constant: Annotated[bool, typer.Option("--keep-constant", help="Accept columns that never vary.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN", help="Folder to write. [default: below runs/]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report."""
+    options = {
+        name: value
+        for name, value in locals().items()
+        if value is not None and name in {f.name for f in dataclasses.fields(Recipe)} - {"hidden"}
+    }
+    if hidden is not None:
+        options["hidden"] = _widths(hidden)
+    from probssl.runs import Source
+
+    source = Source(data or "", label, tuple(drop or ()), keep_constant)
+    if resume:
+        recipe, source, out = _resumed(source, out, recipe_file, options, data)
+    else:
+        recipe = (Recipe() if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
+        if data is None:
+            raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
+        out = _fresh_folder(source, recipe) if out is None else out
+    _fit(recipe, source, out, resume, overwrite, quiet, as_json)
+
+
+def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: bool, quiet: bool, as_json: bool) -> None:
+    from probssl import report
+    from probssl.report import console
+    from probssl.runs import Run, assess, train
+    from probssl.training import ProgressBar, Reporter
+
+    quiet = quiet or as_json
+    table = _load(source.data, source.label, list(source.drop), quiet, recipe.seed)
+    reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
+    model, fitted = train(table, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
+    again = f"probssl fit --resume --out {shlex.quote(str(out))}"
+    if fitted.failure is not None:
+        _say(f"[bold red]error:[/] training stopped at step {fitted.steps}: {_escape(fitted.failure)}")
+        _say(f"try a smaller --lr, --clip-norm 1, or another --energy; see: probssl doctor {shlex.quote(str(out))}")
+        raise typer.Exit(1)
+    if fitted.interrupted:
+        _say(f"stopped at step {fitted.steps} with a checkpoint; go on with: {again}")
+        raise typer.Exit(130)
+    with console.status("evaluating", quiet) as announce:
+        comparison = assess(model, table, out, announce=lambda name: announce(f"evaluating the {name}"))
+        announce("writing the report")
+        page = report.write(Run(out))
+    if as_json:
+        _print_json(
+            {
+                "run": str(out),
+                "report": str(page),
+                "steps": fitted.steps,
+                "seconds": round(fitted.seconds, 3),
+                "collapsed": fitted.collapsed,
+                **comparison.as_dict(),
+            }
+        )
+    else:
+        console.show_comparison(comparison)
+        console.show_collapse(fitted.collapsed, out)
+        console.say(f"model and log   {out}")
+        console.say(f"report          {page.resolve().as_uri()}")
+
+
+def _resumed(
+    source: Source, out: Path | None, recipe_file: Path | None, options: dict[str, Any], data: str | None
+) -> tuple[Recipe, Source, Path]:
+    """What an interrupted run was doing; with nothing there yet, what it was about to do."""
+    from probssl.runs import Run
+
+    if out is None:
+        raise InputError("--resume needs --out, the folder of the run to go on with")
+    if not (out / "recipe.toml").is_file():
+        if data is None:
+            raise InputError(f"{out} holds no run to resume")
+        recipe = (Recipe() if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
+        return recipe, source, out
+    run = Run(out)
+    if data is not None and data != run.source.data:
+        raise InputError(f"the run in {out} was trained on {run.source.data}, not on {data}")
+    recipe = run.recipe.with_options(**options)
+    return recipe, run.source, out
+
+
+def _fresh_folder(source: Source, recipe: Recipe) -> Path:
+    """runs/DATA-OBJECTIVE-ENERGY, numbered when it is taken."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source.data).name.split(":")[-1].split(".")[0]) or "data"
+    base = Path("runs") / f"{stem}-{recipe.objective}-{recipe.energy}"
+    folder, number = base, 2
+    while folder.exists():
+        folder = base.with_name(f"{base.name}-{number}")
+        number += 1
+    return folder
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"--hidden takes whole numbers separated by commas, not {text!r}") from None
+
+
+@app.command(epilog="Example: probssl embed runs/digits-infonce-euclidean new.csv --out new.npy")
+@_command
+def embed(
+    run: RunFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write the representations of DATA, one row each, in columns z0, z1, …."""
+    from probssl.data import load
+    from probssl.data.writing import check_writable, write
+    from probssl.report import console
+    from probssl.runs import Run
+
+    check_writable(out, overwrite)
+    model = Run(run).model
+    with console.status("embedding", quiet or as_json):
+        table = load(data, features=model.feature_names)
+        z = model.embed(table)
+        write(out, z, [f"z{i}" for i in range(z.shape[1])])
+    if as_json:
+        _print_json({"out": str(out), "rows": len(z), "dim": z.shape[1]})
+    elif not quiet:
+        console.say(f"{len(z)} rows of {z.shape[1]} dimensions   {out}")
+
+
+@app.command(epilog="Example: probssl evaluate runs/optdigits-snl-euclidean pmlb:optdigits --label target")
+@_command
+def evaluate(
+    run: RunFolder,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help=f"{DATA_HELP} (default: the run's own)")] = None,
+    label: Label = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides splits and augmentations.")] = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Every metric that applies, beside raw features, PCA and the untrained encoder."""
+    from probssl.data import load
+    from probssl.evaluation import evaluate as compare
+    from probssl.report import console
+    from probssl.runs import Run
+
+    opened = Run(run)
+    model = opened.model
+    own = data is None
+    table = load(
+        data or opened.source.data,
+        label=label or (opened.source.label if own else None),
+        features=model.feature_names,
+        seed=model.recipe.seed,
+    )
+    with console.status("evaluating", quiet or as_json) as announce:
+        comparison = compare(model, table, seed=seed, announce=lambda name: announce(f"evaluating the {name}"))
+    if as_json:
+        _print_json(comparison.as_dict())
+    else:
+        console.show_comparison(comparison)
+
+
+@app.command(epilog="Example: probssl doctor runs/optdigits-snl-euclidean")
+@_command
+def doctor(run: RunFolder, as_json: Json = False) -> None:
+    """Is the run healthy? If not: what went wrong, since when, and what to try."""
+    from probssl.doctor import examine
+    from probssl.report import console
+    from probssl.runs import Run
+
+    diagnosis = examine(Run(run))
+    if as_json:
+        _print_json(diagnosis.as_dict())
+    else:
+        console.show_diagnosis(diagnosis)
+
+
+@app.command(epilog="Example: probssl report runs/optdigits-snl-euclidean")
+@_command
+def report(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Page to write. [default: RUN/report.html]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page about a run that opens without a network."""
+    from probssl import report as pages
+    from probssl.report import console
+    from probssl.runs import Run
+
+    page = pages.write(Run(run), out)
+    if as_json:
+        _print_json({"report": str(page)})
+    else:
+        console.say(page.resolve().as_uri())
+
+
+@app.command(epilog="Example: probssl reproduce siamese/circles --out circles")
+@_command
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; without it, the list.")] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="smoke (seconds), laptop (minutes) or full (the paper's).")
+    ] = "laptop",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder to write. [default: reproduced/NAME]")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run a paper's experiment and set its numbers beside the published ones."""
+    from probssl import studies
+    from probssl.report import console
+
+    if name is None:
+        catalogue = [study.as_dict() for study in studies.catalogue()]
+        if as_json:
+            _print_json({"experiments": catalogue})
+        else:
+            console.show_studies(catalogue)
+        return
+    result = studies.run(name, budget, out or Path("reproduced") / name, quiet=quiet or as_json)
+    if as_json:
+        _print_json(result.as_dict())
+    else:
+        console.show_study(result)
+
+
+@data_app.command("list", epilog="Example: probssl data list --json")
+@_command
+def data_list(as_json: Json = False) -> None:
+    """Named data sets, and which of them are here."""
+    from probssl.data import catalogue, data_directory
+    from probssl.report import console
+
+    sets = catalogue()
+    if as_json:
+        _print_json({"directory": str(data_directory()), "data": [_plain(entry) for entry in sets]})
+    else:
+        console.show_data(sets, data_directory())
+
+
+@data_app.command("fetch", epilog="Example: probssl data fetch pmlb:letter")
+@_command
+def data_fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set, for example pmlb:letter.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Find a named data set, or download it to the cache."""
+    from probssl.data import fetch
+    from probssl.report import console
+
+    with console.download_progress(name, quiet or as_json) as progress:
+        path = fetch(name, progress=progress)
+    if as_json:
+        _print_json({"name": name, "path": str(path)})
+    else:
+        console.say(str(path))
+
+
+def _plain(entry: Any) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(entry).items()}
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from probssl import __version__
+
+        typer.echo(f"probssl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,82 @@
+"""Data: tables from files, arrays and names, found whole or refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from probssl.data.columns import Columns, choose
+from probssl.data.directory import Progress, cache_directory, data_directory
+from probssl.data.faults import Faults
+from probssl.data.files import FORMATS, open_array, open_file
+from probssl.data.labels import encode
+from probssl.data.names import DataSet, catalogue, fetch, is_name, open_named, suggestion
+from probssl.data.standardise import Standardiser
+from probssl.data.table import Table, check_trainable, select_features
+from probssl.errors import InputError
+
+__all__ = [
+    "FORMATS",
+    "DataSet",
+    "Progress",
+    "Standardiser",
+    "Table",
+    "cache_directory",
+    "catalogue",
+    "check_trainable",
+    "data_directory",
+    "fetch",
+    "load",
+    "select_features",
+]
+
+
+def load(
+    source: str | os.PathLike[str] | np.ndarray,
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Table:
+    """Read a file, a 2-D array or a named data set; raise `InputError` when anything in it cannot be used.
+
+    label: the column (or array of an NPZ file) that holds the classes. Without it a file has no labels, save
+        for an NPZ file's array `y`; a named data set has its own.
+    drop: columns to leave out.
+    features: the columns a trained model expects, in its order. Other columns are then ignored, whatever they
+        hold. Sources without column names need as many columns as the model expects.
+    seed: of the data sets that are drawn (`toy:`).
+    progress: called with the bytes fetched so far and the bytes in all, should a download be needed.
+    """
+    columns = _open(source, label, seed, progress)
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    choice = choose(columns, label, drop, features)
+    faults = Faults(columns.where, columns.unit, droppable=features is None)
+    values, cells = columns.read(choice.features, choice.label, faults)
+    faults.raise_any()
+    written = "array" if isinstance(source, np.ndarray) else os.fspath(source)
+    if cells is None or choice.label is None:
+        return Table(written, values, choice.names, trusted=columns.trusted)
+    name = columns.names[choice.label]
+    codes, classes = encode(cells, name, columns.where)
+    return Table(written, values, choice.names, codes, classes, name, columns.trusted)
+
+
+def _open(
+    source: str | os.PathLike[str] | np.ndarray, label: str | None, seed: int, progress: Progress | None
+) -> Columns:
+    if isinstance(source, np.ndarray):
+        return open_array(source, "the array")
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(f"data is a file, a name or a 2-D NumPy array, not {type(source).__name__}")
+    if isinstance(source, str) and is_name(source):
+        return open_named(source, seed, progress)
+    path = Path(source).expanduser()
+    if isinstance(source, str) and not path.exists() and not source.lower().endswith(FORMATS):
+        raise InputError(f"there is no file or data set {source!r}{suggestion(source)}")
+    return open_file(path, label)

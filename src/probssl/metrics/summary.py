@@ -1,0 +1,142 @@
+"""Every metric that applies, by name, with the table that says how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from probssl.errors import InputError
+from probssl.metrics._inputs import label_codes, representations
+from probssl.metrics.alignment import alignment, uniformity
+from probssl.metrics.clid import cluster_learnability, intrinsic_dimension
+from probssl.metrics.mcr import mcr2
+from probssl.metrics.probes import Probe, knn_probe, linear_probe
+from probssl.metrics.rank import rankme, spectra
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to read one number of `summarise`."""
+
+    name: str
+    title: str
+    direction: Literal["higher", "lower", "neither"]  # which way is better
+    range: str
+    needs_labels: bool
+    source: str
+    needs_partner: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The numbers of `summarise`, and for each the protocol that gave it or the reason it is None."""
+
+    values: dict[str, float | None]
+    protocols: dict[str, str]
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("linear_probe", "Linear probe accuracy", "higher", "[0, 1]", True, "Chen et al. 2020"),
+    Metric("knn_probe", "Nearest-neighbour accuracy", "higher", "[0, 1]", True, "Wu et al. 2018"),
+    Metric("rankme", "RankMe", "neither", "[1, min(n, m)]", False, "Garrido et al. 2023"),
+    Metric("effective_rank", "Effective rank", "neither", "[1, min(n-1, m)]", False, "Roy and Vetterli 2007"),
+    Metric("numerical_rank", "Numerical rank", "neither", "[0, min(n-1, m)]", False, "eigenvalues over 1e-5"),
+    Metric("intrinsic_dimension", "Intrinsic dimension", "higher", "(0, inf)", False, "Facco et al. 2017"),
+    Metric("cluster_learnability", "Cluster learnability", "higher", "[0, 1]", False, "Lu et al. 2023"),
+    Metric("alignment", "Alignment", "lower", "[0, 4]", False, "Wang and Isola 2020", needs_partner=True),
+    Metric("uniformity", "Uniformity", "lower", "[-4n/(n-1), 0]", False, "Wang and Isola 2020"),
+    Metric("mcr2", "Coding rate reduction, k-means", "higher", "[0, inf)", False, "Yu et al. 2020"),
+    Metric("mcr2_labels", "Coding rate reduction, labels", "higher", "[0, inf)", True, "Yu et al. 2020"),
+)
+
+
+def summarise(
+    z: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    partner: ArrayLike | None = None,
+    standardise: bool = False,
+    seed: int = 0,
+) -> dict[str, float | None]:
+    """Every metric that applies, at its default settings, as name -> number in the order of METRICS.
+
+    Metrics of labels appear only with `labels`, alignment only with `partner` (representations of
+    observations related to the rows of z, one to one). Each probe is followed by its spread over splits,
+    named "..._spread". A metric that is undefined for this input (one class, too few rows, a constant code)
+    is None. `standardise` is for the probes. Bad arguments (shapes, missing values) raise InputError.
+    """
+    return evaluate(z, labels=labels, partner=partner, standardise=standardise, seed=seed).values
+
+
+def evaluate(
+    z: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    partner: ArrayLike | None = None,
+    standardise: bool = False,
+    seed: int = 0,
+) -> Evaluation:
+    """As `summarise`, with a line beside each number that says how it was computed or why it is None."""
+    x = representations(z)
+    if labels is not None:
+        label_codes(labels, len(x))
+    if partner is not None and (related := representations(partner, "partner")).shape != x.shape:
+        raise InputError(f"partner must have the shape of the representations, {x.shape}, not {related.shape}.")
+    spectrum = spectra(x)
+
+    def sampled(limit: int) -> str:
+        return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
+
+    compute: dict[str, tuple[Callable[[], Probe | float], str]] = {
+        "linear_probe": (lambda: linear_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
+        "knn_probe": (lambda: knn_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
+        "rankme": (lambda: rankme(x), "exp entropy of the singular values, not centred"),
+        "effective_rank": (lambda: spectrum.effective_rank, "exp entropy of the covariance eigenvalues"),
+        "numerical_rank": (
+            lambda: spectrum.numerical_rank,
+            "covariance eigenvalues above 1e-5 of the largest",
+        ),
+        "intrinsic_dimension": (
+            lambda: intrinsic_dimension(x, seed=seed),
+            f"TwoNN, distinct rows, largest 10% of ratios left out, at most {sampled(60_000)}",
+        ),
+        "cluster_learnability": (
+            lambda: cluster_learnability(x, seed=seed),
+            f"5 nearest neighbours on k-means labels, 20% held out, {sampled(20_000)}",
+        ),
+        "alignment": (lambda: alignment(x, _given(partner)), "unit sphere, power 2"),
+        "uniformity": (lambda: uniformity(x, seed=seed), f"unit sphere, t = 2, {sampled(10_000)}"),
+        "mcr2": (
+            lambda: mcr2(x, seed=seed).reduction,
+            f"unit sphere, 10 k-means clusters, epsilon 0.5, seed {seed}",
+        ),
+        "mcr2_labels": (lambda: mcr2(x, labels).reduction, "unit sphere, groups by label, epsilon 0.5"),
+    }
+    values: dict[str, float | None] = {}
+    protocols: dict[str, str] = {}
+    for metric in METRICS:
+        if (metric.needs_labels and labels is None) or (metric.needs_partner and partner is None):
+            continue
+        function, protocol = compute[metric.name]
+        result: Probe | float | None
+        try:
+            result = function()
+        except InputError as error:
+            result, protocol = None, f"undefined: {error}"
+        if isinstance(result, Probe):
+            values[metric.name], values[f"{metric.name}_spread"] = result.mean, result.spread
+            protocol = result.protocol
+        else:
+            values[metric.name] = None if result is None else float(result)
+            if metric.name.endswith("_probe"):
+                values[f"{metric.name}_spread"] = None
+        protocols[metric.name] = protocol
+    return Evaluation(values, protocols)
+
+
+def _given(argument: ArrayLike | None) -> ArrayLike:
+    assert argument is not None  # the loop above skips metrics whose argument is missing
+    return argument

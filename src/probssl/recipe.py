@@ -1,0 +1,253 @@
+"""The recipe: everything a person chooses about a run, in one frozen object that round-trips to TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import sys
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probssl.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from probssl.energies import Energy
+    from probssl.objectives import Objective
+    from probssl.pairings import Pairing
+    from probssl.training import TrainingPlan
+
+OBJECTIVES = {
+    "infonce": "InfoNCE, the KL loss: sample the normaliser",
+    "snl": "self-normalised likelihood: learn the normaliser",
+    "nce": "noise-contrastive estimation: classify against it",
+    "fisher": "Fisher divergence: differentiate it away, no negatives",
+    "simclr": "NT-Xent over both views",
+    "spectral": "spectral contrastive loss",
+    "triplet": "triplet loss with a margin",
+    "simsiam": "SimSiam: predictor and stop-gradient, no negatives",
+}
+"""Objectives by the name the command line knows them by."""
+
+ENERGIES = {
+    "euclidean": "half the squared distance",
+    "cosine": "(1 − cos) / temperature",
+    "pnorm": "sum of |difference|^p",
+    "dot": "−⟨a, b⟩ / temperature",
+    "anisotropic": "half the squared distance, each dimension with its own learnt weight",
+}
+
+FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
+"""Objectives whose published form leaves no choice of energy."""
+
+
+def choice(default: Any, help_text: str) -> Any:
+    """A field of the recipe with the sentence that explains it everywhere it is shown."""
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to learn a representation of a table: pairing, encoder, energy, objective and optimisation."""
+
+    objective: str = choice("infonce", f"loss to train with: {', '.join(OBJECTIVES)}")
+    energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
+    temperature: float = choice(0.1, "temperature of the cosine and dot energies")
+    p: float = choice(1.0, "power of the p-norm energy")
+    margin: float = choice(1.0, "margin of the triplet loss")
+    dim: int | None = choice(None, "dimensions of the representation (default: half of the features, at least 2)")
+    hidden: tuple[int, ...] | None = choice(None, "widths of the hidden layers (default: one of twice the features)")
+    preservation: float = choice(0.8, "share of features an augmentation keeps; the others are masked to 0")
+    noise: float = choice(0.1, "standard deviation of the noise an augmentation adds")
+    steps: int = choice(2000, "training steps")
+    batch_size: int = choice(256, "rows a step")
+    optimiser: str = choice("adam", "adam, adamw or sgd")
+    lr: float = choice(0.01, "learning rate of the encoder")
+    objective_lr: float | None = choice(None, "learning rate of the objective's own parameters (default: --lr)")
+    weight_decay: float = choice(0.0, "weight decay")
+    warmup: int = choice(100, "steps over which the learning rate warms up before it anneals to zero")
+    clip_norm: float | None = choice(None, "largest norm of a gradient (default: no limit)")
+    seed: int = choice(0, "decides initial weights, batches and augmentations")
+
+    def __post_init__(self) -> None:
+        _one_of("objective", self.objective, OBJECTIVES)
+        _one_of("energy", self.energy, ENERGIES)
+        fixed = FIXED_ENERGY.get(self.objective)
+        if fixed is not None and self.energy != fixed:
+            object.__setattr__(self, "energy", fixed)
+        if self.dim is not None and self.dim < 1:
+            raise InputError(f"dim must be at least 1, not {self.dim}")
+        if self.hidden is not None:
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+            if any(width < 1 for width in self.hidden):
+                raise InputError(f"hidden widths must be positive, not {list(self.hidden)}")
+        if not 0 <= self.preservation <= 1:
+            raise InputError(f"preservation must lie in [0, 1], not {self.preservation:g}")
+        for name in ("temperature", "noise", "margin"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, not {getattr(self, name):g}")
+        if not 0 <= self.seed < 2**62:
+            raise InputError(f"the seed must be a whole number from 0, not {self.seed}")
+        _ = self.plan()  # refuses bad values of the optimisation
+
+    def with_options(self, **options: Any) -> Recipe:
+        """This recipe with the options that are not None put in place; unknown names are refused."""
+        known = {f.name for f in dataclasses.fields(self)}
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f", did you mean {close[0]!r}?" if close else f": the recipe knows {', '.join(sorted(known))}"
+                raise InputError(f"there is no option {name!r}{hint}")
+        given = {name: value for name, value in options.items() if value is not None}
+        if (
+            "energy" in given
+            and FIXED_ENERGY.get(given.get("objective", self.objective), given["energy"]) != given["energy"]
+        ):
+            objective = given.get("objective", self.objective)
+            raise InputError(
+                f"the {objective} objective is defined with the {FIXED_ENERGY[objective]} energy only, "
+                f"not {given['energy']}: leave the energy out"
+            )
+        return dataclasses.replace(self, **given)
+
+    def for_features(self, features: int) -> Recipe:
+        """The same recipe with dimensions that depend on the number of features filled in."""
+        return dataclasses.replace(
+            self,
+            dim=max(2, features // 2) if self.dim is None else self.dim,
+            hidden=(2 * features,) if self.hidden is None else self.hidden,
+        )
+
+    # What the recipe makes. torch is imported here, not above, so that the command line starts at once.
+
+    def plan(self) -> TrainingPlan:
+        """The optimisation."""
+        from probssl.training.plan import TrainingPlan
+
+        return TrainingPlan(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            optimiser=self.optimiser,  # type: ignore[arg-type]
+            learning_rate=self.lr,
+            objective_learning_rate=self.objective_lr,
+            weight_decay=self.weight_decay,
+            warmup=self.warmup,
+            clip_norm=self.clip_norm,
+        )
+
+    def build_encoder(self, features: int) -> nn.Module:
+        """The encoder with the initial weights that the seed decides, whatever the objective is."""
+        from probssl.encoders import MLP, seeded
+
+        sized = self.for_features(features)
+        assert sized.hidden is not None
+        assert sized.dim is not None
+        sizes = [features, *sized.hidden, sized.dim]
+        return seeded(self.seed, lambda: MLP(sizes))
+
+    def build_pairing(self) -> Pairing:
+        """The augmentation of tables: mask features, add noise."""
+        from probssl.pairings import MaskAndNoise
+
+        return MaskAndNoise(self.preservation, self.noise)
+
+    def build_energy(self, dim: int) -> Energy:
+        """The energy between representations of `dim` dimensions."""
+        from probssl import energies
+
+        makers: dict[str, Callable[[], Energy]] = {
+            "euclidean": energies.Euclidean,
+            "cosine": lambda: energies.Cosine(self.temperature),
+            "pnorm": lambda: energies.PNorm(self.p),
+            "dot": lambda: energies.Dot(self.temperature),
+            "anisotropic": lambda: energies.Anisotropic(dim),
+        }
+        return makers[self.energy]()
+
+    def build_objective(self, features: int) -> Objective:
+        """The objective, its own parameters initialised from the seed; positives are (x, x̃), as suits tables."""
+        from probssl import objectives
+        from probssl.encoders import seeded
+
+        dim = self.for_features(features).dim
+        assert dim is not None
+        makers: dict[str, Callable[[], Objective]] = {
+            "infonce": lambda: objectives.InfoNCE(self.build_energy(dim)),
+            "snl": lambda: objectives.SNL(dim, self.build_energy(dim)),
+            "nce": lambda: objectives.NCE(dim, self.build_energy(dim)),
+            "fisher": lambda: objectives.Fisher(self.build_energy(dim)),
+            "simclr": lambda: objectives.SimCLR(self.build_energy(dim), pair="original"),
+            "spectral": lambda: objectives.Spectral(pair="original"),
+            "triplet": lambda: objectives.Triplet(self.build_energy(dim), margin=self.margin),
+            "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
+        }
+        return seeded(self.seed + 1, makers[self.objective])
+
+    # TOML and JSON
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields that are set, as plain values."""
+        values = dataclasses.asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        """The inverse of `as_dict`; unknown names and wrong types are refused."""
+        hints = typing.get_type_hints(cls)
+        for name, value in values.items():
+            expected = hints.get(name)
+            if expected is not None and not _fits(value, expected):
+                raise InputError(f"{name} cannot be {value!r}")
+        return cls().with_options(**values)
+
+    def to_toml(self) -> str:
+        """The recipe as TOML, each line with what it means."""
+        helps = {f.name: f.metadata["help"] for f in dataclasses.fields(self)}
+        lines = [f"# {helps[name]}\n{name} = {json.dumps(value)}\n" for name, value in self.as_dict().items()]
+        return "\n".join(lines)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Recipe:
+        """Read what `to_toml` wrote, or what a person wrote."""
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
+
+        try:
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(f"there is no recipe at {path}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is not a TOML file ({error})") from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    """Whether a TOML value can stand for a field of this type."""
+    options = typing.get_args(expected) or (expected,)
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return int in options or float in options
+    if isinstance(value, list):
+        return any(typing.get_origin(option) is tuple for option in options) and all(type(v) is int for v in value)
+    return type(value) in options
+
+
+def _one_of(name: str, value: str, known: dict[str, str]) -> None:
+    if value not in known:
+        close = difflib.get_close_matches(value, known, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+        raise InputError(f"there is no {name} {value!r}: {hint}")

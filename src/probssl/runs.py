@@ -1,0 +1,162 @@
+"""A run's folder: train into it, go on after an interruption, read it back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probssl.data import Table, check_trainable
+from probssl.errors import CheckpointError, InputError
+from probssl.evaluation import Comparison, evaluate
+from probssl.model import Model
+from probssl.recipe import Recipe
+from probssl.training import Fitted, Reporter, fit
+from probssl.training.files import atomic_path, write_text
+from probssl.training.log import read_log
+
+PROJECTED_ROWS = 5000
+"""Rows kept for the picture of the representation."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run's rows come from, so that the run can be resumed and evaluated again."""
+
+    data: str
+    label: str | None = None
+    drop: tuple[str, ...] = ()
+    keep_constant: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"data": self.data, "label": self.label, "drop": list(self.drop), "keep_constant": self.keep_constant}
+
+
+class Run:
+    """A run's folder, read lazily: recipe, log, model, metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / "recipe.toml").is_file():
+            what = "is not a run" if folder.is_dir() else "does not exist"
+            raise InputError(f"{folder} {what}: give the folder that probssl fit wrote")
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What the run was asked to do."""
+        return Recipe.from_toml(self.folder / "recipe.toml")
+
+    @cached_property
+    def source(self) -> Source:
+        """Where its rows came from."""
+        stored = json.loads((self.folder / "source.json").read_text(encoding="utf-8"))
+        return Source(stored["data"], stored["label"], tuple(stored["drop"]), stored["keep_constant"])
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """Rows and events of the log."""
+        path = self.folder / "log.jsonl"
+        return read_log(path) if path.is_file() else []
+
+    @cached_property
+    def model(self) -> Model:
+        """The trained model."""
+        return Model.load(self.folder)
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return (self.folder / "model.safetensors").is_file()
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The metrics written at the end of the run."""
+        path = self.folder / "metrics.json"
+        if not path.is_file():
+            return None
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return Comparison(stored["source"], stored["rows"], stored["protocols"])
+
+
+def train(
+    table: Table,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    source: Source | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> tuple[Model, Fitted]:
+    """Train a recipe on a table into a folder; the model is written when training ends without interruption."""
+    source = Source(table.source, table.label_name) if source is None else source
+    check_trainable(table, keep_constant=source.keep_constant)
+    recipe = recipe.for_features(table.n_features)
+    started = (folder / "recipe.toml").is_file()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, and a run needs a folder")
+    if started and not (resume or overwrite):
+        raise InputError(f"{folder} already holds a run: choose another --out, go on with --resume, or --overwrite it")
+    if not started and not overwrite and folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"{folder} holds other files: choose another --out")
+    if started and resume:
+        _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
+    else:
+        for name in ("model.safetensors", "metrics.json", "projection.npz", "report.html"):
+            (folder / name).unlink(missing_ok=True)
+        write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
+        write_text(folder / "recipe.toml", recipe.to_toml())
+    model = Model.untrained(recipe, table)
+    fitted = fit(
+        model.encoder,
+        model.objective,
+        recipe.build_pairing(),
+        model.inputs(table.features),
+        recipe.plan(),
+        seed=recipe.seed,
+        out=folder,
+        resume=started and resume,
+        reporter=reporter,
+    )
+    if fitted.failure is None and not fitted.interrupted:
+        model.save(folder / "model.safetensors")
+    return model, fitted
+
+
+def assess(
+    model: Model, table: Table, folder: Path, *, announce: Callable[[str], None] = lambda name: None
+) -> Comparison:
+    """Evaluate a run's model on its own rows and write `metrics.json` and what the report draws."""
+    comparison = evaluate(model, table, seed=model.recipe.seed, announce=announce)
+    write_text(folder / "metrics.json", json.dumps(_strict(comparison.as_dict()), indent=2) + "\n")
+    rows = np.random.default_rng(model.recipe.seed).permutation(len(table))[:PROJECTED_ROWS]
+    labels = np.full(len(rows), -1) if table.labels is None else table.labels[rows]
+    z = model.embed(replace(table, features=table.features[rows], labels=None if table.labels is None else labels))
+    with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(table.classes, dtype=str))
+    return comparison
+
+
+def _check_same(stored: Recipe, asked: Recipe) -> None:
+    mine, theirs = asked.as_dict(), stored.as_dict()
+    for name in {**theirs, **mine}:
+        if mine.get(name) != theirs.get(name):
+            raise CheckpointError(
+                f"the run was started with {name} = {theirs.get(name)}, and --resume cannot make it {mine.get(name)}"
+            )
+
+
+def _strict(value: Any) -> Any:
+    """Numbers that JSON cannot hold become null."""
+    if isinstance(value, dict):
+        return {key: _strict(entry) for key, entry in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

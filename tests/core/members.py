@@ -1,0 +1,254 @@
+"""The catalogue: every energy, pairing and objective, in every configuration worth testing.
+
+A new member is one line here and then has to obey every law of its family. A new class also needs its formula in
+`references.py`, written with loops.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from probssl.encoders import seeded
+from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
+from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+
+from .references import GaussianComponents, linear_components, mask_components
+
+INPUT, EMBEDDING, ROWS, NEGATIVES = 3, 2, 5, 4
+
+T = TypeVar("T", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Member(Generic[T]):
+    """A named way to build one thing; `built()` is always the same thing, in double precision."""
+
+    name: str
+    build: Callable[[], T]
+
+    def built(self) -> T:
+        return seeded(1, self.build).double()
+
+
+def each(members: Iterable[Any]) -> list[Any]:
+    """The members as pytest parameters, called by name."""
+    return [pytest.param(member, id=member.name) for member in members]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(dtype)
+
+
+def smooth_encoder(seed: int = 0, scale: float = 1.0) -> nn.Module:
+    """A small encoder with tanh, so that finite differences meet no kinks; float64."""
+    encoder = seeded(seed, lambda: nn.Sequential(nn.Linear(INPUT, 4), nn.Tanh(), nn.Linear(4, EMBEDDING))).double()
+    with torch.no_grad():
+        for value in encoder[-1].parameters():
+            value.mul_(scale)
+    return encoder
+
+
+def constant_encoder() -> nn.Module:
+    """ψ(x) = (0.6, −0.8) for every x, through an ordinary network."""
+    encoder = smooth_encoder()
+    with torch.no_grad():
+        encoder[-1].weight.zero_()
+        encoder[-1].bias.copy_(torch.tensor([0.6, -0.8]))
+    return encoder
+
+
+# --- energies ---------------------------------------------------------------------------------------------------------
+
+CONCENTRATIONS = torch.tensor([0.3, 1.7, 4.0])[:EMBEDDING]
+
+ENERGIES: list[Member[Energy]] = [
+    Member("cosine", Cosine),
+    Member("cosine-0.7", lambda: Cosine(temperature=0.7)),
+    Member("euclidean", Euclidean),
+    Member("p-norm-1", lambda: PNorm(1)),
+    Member("p-norm-1.5", lambda: PNorm(1.5)),
+    Member("p-norm-2", lambda: PNorm(2)),
+    Member("p-norm-4", lambda: PNorm(4)),
+    Member("dot", Dot),
+    Member("dot-0.5", lambda: Dot(temperature=0.5)),
+    Member("anisotropic-fixed", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS, trainable=False)),
+    Member("anisotropic", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS)),
+    Member("anisotropic-sphere", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS, normalise=True)),
+    Member("asymmetric-predictor", lambda: Asymmetric(Euclidean(), predictor=nn.Linear(EMBEDDING, EMBEDDING))),
+    Member("asymmetric-encoder", lambda: Asymmetric(Cosine(0.5), encoder=nn.Linear(INPUT, EMBEDDING))),
+]
+SYMMETRIC = [member for member in ENERGIES if member.built().symmetric]
+SOME_ENERGIES = [member for member in ENERGIES if member.name in ("cosine", "euclidean", "asymmetric-predictor")]
+
+
+# --- pairings: all of the plane ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairingMember(Member[Pairing]):
+    """A pairing of the plane with p(x̃ | x) spelled out as a finite mixture of Gaussians."""
+
+    components: Callable[[np.ndarray], GaussianComponents]
+
+
+COVARIANCE = torch.tensor([[0.30, 0.12], [0.12, 0.20]], dtype=torch.float64)
+SHIFT = torch.tensor([0.4, -0.3], dtype=torch.float64)
+SPREADS = torch.tensor([0.3, 0.6], dtype=torch.float64)
+WEIGHTS = (0.2, 0.3, 0.5)
+MAPS = torch.tensor(
+    [[[1.0, 0.0], [0.0, 1.0]], [[0.8, -0.6], [0.6, 0.8]], [[-0.5, 0.2], [0.9, 1.1]]], dtype=torch.float64
+)
+RATES = torch.tensor([0.3, 0.9], dtype=torch.float64)
+ANGLES = (-30.0, 0.0, 45.0)
+ROTATIONS = [[[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]] for t in np.radians(ANGLES)]
+
+
+def _gaussian(covariance: Any, mean: Any = (0.0, 0.0)) -> Callable[[np.ndarray], GaussianComponents]:
+    return linear_components([np.eye(2)], [1.0], covariance, mean)
+
+
+PAIRINGS: list[PairingMember] = [
+    PairingMember("noise-scalar", lambda: GaussianNoise(0.5), _gaussian(0.25 * np.eye(2))),
+    PairingMember("noise-diagonal", lambda: GaussianNoise(SPREADS), _gaussian(np.diag(SPREADS.numpy() ** 2))),
+    PairingMember("noise-full", lambda: GaussianNoise(covariance=COVARIANCE), _gaussian(COVARIANCE)),
+    PairingMember("noise-shifted", lambda: GaussianNoise(0.5, mean=SHIFT), _gaussian(0.25 * np.eye(2), SHIFT)),
+    PairingMember(
+        "noise-full-shifted", lambda: GaussianNoise(covariance=COVARIANCE, mean=SHIFT), _gaussian(COVARIANCE, SHIFT)
+    ),
+    PairingMember("mask", lambda: MaskAndNoise(0.8, 0.25), mask_components([0.8, 0.8], [0.25, 0.25])),
+    PairingMember("mask-rates", lambda: MaskAndNoise(RATES, 0.4), mask_components(RATES, [0.4, 0.4])),
+    PairingMember("mask-per-feature", lambda: MaskAndNoise(RATES, SPREADS), mask_components(RATES, SPREADS)),
+    PairingMember("mask-everything", lambda: MaskAndNoise(0.0, 0.3), mask_components([0, 0], [0.3, 0.3])),
+    PairingMember("mask-nothing", lambda: MaskAndNoise(1.0, 0.3), mask_components([1, 1], [0.3, 0.3])),
+    PairingMember(
+        "mask-one-feature", lambda: MaskAndNoise(torch.tensor([0.0, 1.0]), 0.3), mask_components([0, 1], [0.3, 0.3])
+    ),
+    PairingMember("rotations", lambda: rotations(ANGLES, 0.3), linear_components(ROTATIONS, [1, 1, 1], 0.09)),
+    PairingMember(
+        "mixture-weighted", lambda: LinearMixture(MAPS, 0.3, weights=WEIGHTS), linear_components(MAPS, WEIGHTS, 0.09)
+    ),
+    PairingMember(
+        "mixture-diagonal",
+        lambda: LinearMixture(MAPS, SPREADS, weights=WEIGHTS, mean=SHIFT),
+        linear_components(MAPS, WEIGHTS, np.diag(SPREADS.numpy() ** 2), SHIFT),
+    ),
+    PairingMember(
+        "mixture-full",
+        lambda: LinearMixture(MAPS, weights=WEIGHTS, covariance=COVARIANCE, mean=SHIFT),
+        linear_components(MAPS, WEIGHTS, COVARIANCE, SHIFT),
+    ),
+]
+
+
+# --- objectives -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ObjectiveMember(Member[Objective]):
+    """An objective, what its batches hold, and which laws it is exempt from by design."""
+
+    negatives: str | None = None  # "shared" [M, ...] or "own" [n, M, ...]
+    stops_gradients: bool = False  # its gradient is not that of its value, on purpose
+    bound_in_expectation: bool = False  # optimum() bounds the mean over batches, not every batch
+
+    def views(self, rows: int = ROWS, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Views:
+        """A random batch with everything that this objective asks for."""
+        x = normal(rows, INPUT, seed=seed)
+        views = GaussianNoise(0.5)(x, self.built().needs, generator(seed + 1))
+        if self.negatives is not None:
+            shape = (NEGATIVES, INPUT) if self.negatives == "shared" else (rows, NEGATIVES, INPUT)
+            views.negatives = normal(*shape, seed=seed + 2)
+        return cast(views, dtype)
+
+
+def cast(views: Views, dtype: torch.dtype) -> Views:
+    def change(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.to(dtype)
+
+    return Views(
+        views.x.to(dtype), views.augmented.to(dtype), score=change(views.score), negatives=change(views.negatives)
+    )
+
+
+def _predictor() -> nn.Module:
+    return nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+
+
+CANDIDATES = [("batch", None), ("batch-negatives", None), ("given", "shared"), ("given", "own")]
+ANCHORS = ("augmented", "original", "symmetric")
+PAIRS = ("original", "augmented")
+
+OBJECTIVES: list[ObjectiveMember] = [
+    *(
+        ObjectiveMember(
+            f"infonce-{candidates}-{negatives}-{anchor}-{energy.name}",
+            lambda e=energy, c=candidates, a=anchor: InfoNCE(e.build(), candidates=c, anchor=a),
+            negatives=negatives,
+        )
+        for (candidates, negatives), anchor, energy in itertools.product(CANDIDATES, ANCHORS, ENERGIES)
+    ),
+    *(
+        ObjectiveMember(
+            f"infonce-{candidates}-{negatives}-{anchor}-views-{energy.name}",
+            lambda e=energy, c=candidates, a=anchor: InfoNCE(e.build(), candidates=c, anchor=a, pair="augmented"),
+            negatives=negatives,
+        )
+        for (candidates, negatives), anchor, energy in itertools.product(CANDIDATES, ANCHORS, SOME_ENERGIES)
+    ),
+    *(
+        ObjectiveMember(
+            f"infonce-two-view-{pair}-{energy.name}",
+            lambda e=energy, p=pair: InfoNCE(e.build(), candidates="two-view", pair=p),
+        )
+        for pair, energy in itertools.product(PAIRS, SYMMETRIC)
+    ),
+    *(
+        ObjectiveMember(f"{cls.__name__.lower()}-{pair}-{energy.name}", lambda c=cls, e=energy, p=pair: c(e.build(), pair=p))
+        for cls in (SimCLR, Triplet)
+        for pair, energy in itertools.product(PAIRS, SYMMETRIC if cls is SimCLR else ENERGIES)
+    ),
+    *(
+        ObjectiveMember(
+            f"{cls.__name__.lower()}-{pair}-{energy.name}",
+            lambda c=cls, e=energy, p=pair: c(EMBEDDING, e.build(), pair=p),
+        )
+        for cls, pair, energy in itertools.product((NCE, SNL), PAIRS, ENERGIES)
+    ),
+    ObjectiveMember("nce-half", lambda: NCE(EMBEDDING, prior=0.5)),
+    ObjectiveMember("nce-rare", lambda: NCE(EMBEDDING, prior=0.01)),
+    ObjectiveMember("nce-plain-bias", lambda: NCE(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
+    ObjectiveMember("snl-plain-bias", lambda: SNL(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
+    *(ObjectiveMember(f"fisher-{energy.name}", lambda e=energy: Fisher(e.build())) for energy in ENERGIES),
+    ObjectiveMember("triplet-wide", lambda: Triplet(margin=7.5)),
+    *(
+        ObjectiveMember(
+            f"spectral-{radius}-{pair}",
+            lambda r=radius, p=pair: Spectral(squared_radius=r, pair=p),
+            bound_in_expectation=True,
+        )
+        for radius, pair in itertools.product((10.0, 1.5), PAIRS)
+    ),
+    *(
+        ObjectiveMember(
+            f"simsiam-{pair}-{'stopped' if stop else 'open'}-{head}",
+            lambda p=pair, s=stop, h=head: SimSiam(
+                EMBEDDING, predictor=_predictor() if h == "smooth" else None, stop_gradient=s, pair=p
+            ),
+            stops_gradients=stop,
+        )
+        for pair, stop, head in itertools.product(PAIRS, (True, False), ("default", "smooth"))
+    ),
+]

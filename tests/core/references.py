@@ -1,0 +1,289 @@
+"""Slow and obvious: every formula as it is published, with loops over Python numbers, to compare the library with."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
+from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, PairObjective, SimSiam, Spectral, Triplet
+from probssl.pairings import Views
+
+Vector = Sequence[float]
+
+
+# --- energies ---------------------------------------------------------------------------------------------------------
+
+
+def dot(a: Vector, b: Vector) -> float:
+    return math.fsum(p * q for p, q in zip(a, b, strict=True))
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    return dot(a, b) / (math.sqrt(dot(a, a)) * math.sqrt(dot(b, b)))
+
+
+@singledispatch
+def delta(energy: Energy, a: Vector, b: Vector) -> float:
+    """δ(a, b) of two embeddings."""
+    raise NotImplementedError(f"write the formula of {type(energy).__name__} in references.py")
+
+
+@delta.register
+def _(energy: Cosine, a: Vector, b: Vector) -> float:
+    return (1 - cosine(a, b)) / energy.temperature
+
+
+@delta.register
+def _(energy: Euclidean, a: Vector, b: Vector) -> float:
+    return 0.5 * math.dist(a, b) ** 2
+
+
+@delta.register
+def _(energy: PNorm, a: Vector, b: Vector) -> float:
+    return math.fsum(abs(p - q) ** energy.p for p, q in zip(a, b, strict=True))
+
+
+@delta.register
+def _(energy: Dot, a: Vector, b: Vector) -> float:
+    return -dot(a, b) / energy.temperature
+
+
+@delta.register
+def _(energy: Anisotropic, a: Vector, b: Vector) -> float:
+    if energy.normalise:
+        a, b = ([v / math.sqrt(dot(z, z)) for v in z] for z in (a, b))
+    concentrations = [math.log1p(math.exp(raw)) for raw in energy.raw_concentration.tolist()]
+    return 0.5 * math.fsum(c * (p - q) ** 2 for c, p, q in zip(concentrations, a, b, strict=True))
+
+
+@delta.register
+def _(energy: Asymmetric, a: Vector, b: Vector) -> float:
+    return delta(energy.base, a, b)
+
+
+# --- pairings: a conditional as a list of (weight, mean, covariance) ----------------------------------------------------
+
+GaussianComponents = list[tuple[float, np.ndarray, np.ndarray]]
+
+
+def linear_components(
+    maps: Any, weights: Any, covariance: Any, mean: Any = (0.0, 0.0)
+) -> Callable[[np.ndarray], GaussianComponents]:
+    """x̃ = A_k x + N(μ, Σ), k drawn by weight; a number for Σ is a variance."""
+    maps, weights, mean = (np.asarray(value, dtype=float) for value in (maps, weights, mean))
+    covariance = np.asarray(covariance, dtype=float)
+    if covariance.ndim == 0:
+        covariance = covariance * np.eye(maps.shape[-1])
+    return lambda x: [(w, a @ x + mean, covariance) for w, a in zip(weights / weights.sum(), maps, strict=True)]
+
+
+def mask_components(keep: Any, noise: Any) -> Callable[[np.ndarray], GaussianComponents]:
+    """x̃ = α ∘ x + N(0, σ²): one component for every mask."""
+    keep, noise = np.asarray(keep, dtype=float), np.asarray(noise, dtype=float)
+
+    def components(x: np.ndarray) -> GaussianComponents:
+        found = []
+        for mask in itertools.product((0, 1), repeat=len(x)):
+            kept = np.asarray(mask)
+            weight = float(np.prod(np.where(kept == 1, keep, 1 - keep)))
+            if weight > 0:
+                found.append((weight, kept * x, np.diag(noise**2)))
+        return found
+
+    return components
+
+
+def mixture_log_prob(components: GaussianComponents, x_aug: np.ndarray) -> float:
+    logs = []
+    for weight, mean, covariance in components:
+        residual = x_aug - mean
+        quadratic = float(residual @ np.linalg.solve(covariance, residual))
+        normaliser = len(mean) * math.log(2 * math.pi) + math.log(np.linalg.det(covariance))
+        logs.append(math.log(weight) - 0.5 * quadratic - 0.5 * normaliser)
+    return log_sum_exp(logs)
+
+
+def mixture_moments(components: GaussianComponents) -> tuple[np.ndarray, np.ndarray]:
+    """Exact mean and covariance."""
+    mean = np.sum([w * m for w, m, _ in components], axis=0)
+    second = np.sum([w * (c + np.outer(m, m)) for w, m, c in components], axis=0)
+    return mean, second - np.outer(mean, mean)
+
+
+# --- objectives -------------------------------------------------------------------------------------------------------
+
+
+def log_sum_exp(values: Sequence[float]) -> float:
+    top = max(values)
+    return top + math.log(math.fsum(math.exp(value - top) for value in values))
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def log_one_plus_exp(value: float) -> float:
+    return max(value, 0) + math.log1p(math.exp(-abs(value)))
+
+
+def rows(embed: Callable[[nn.Module, Tensor], Tensor], encoder: nn.Module, x: Tensor) -> list[list[float]]:
+    """Embeddings of the rows of x, one at a time."""
+    with torch.no_grad():
+        return [embed(encoder, row.unsqueeze(0))[0].tolist() for row in x]
+
+
+def pair_rows(objective: PairObjective, encoder: nn.Module, views: Views) -> tuple[list[list[float]], ...]:
+    one, two = (views.x, views.augmented[0]) if objective.pair == "original" else views.augmented[:2]
+    energy = objective.energy
+    return rows(energy.embed, encoder, one), rows(energy.embed_augmented, encoder, two)
+
+
+def table(energy: Energy, first: list[list[float]], second: list[list[float]]) -> list[list[float]]:
+    return [[delta(energy, a, b) for b in second] for a in first]
+
+
+@singledispatch
+def loss(objective: Objective, encoder: nn.Module, views: Views) -> dict[str, float]:
+    """The terms of an objective, by the formula of its docstring."""
+    raise NotImplementedError(f"write the formula of {type(objective).__name__} in references.py")
+
+
+@loss.register
+def _(objective: InfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energy = objective.energy
+    first, second = pair_rows(objective, encoder, views)
+    n = len(first)
+    positives = [delta(energy, first[i], second[i]) for i in range(n)]
+    if objective.candidates == "two-view":
+        both = first + second
+        sums = []
+        for i in range(2 * n):
+            sums.append(log_sum_exp([-delta(energy, both[i], both[j]) for j in range(2 * n) if j != i]))
+        return {"alignment": mean(positives), "log_normaliser": mean(sums)}
+    of_augmented, of_original = [], []  # log-sums with x̃_i, and with x_i, as the anchor
+    for i in range(n):
+        if objective.candidates == "given":
+            assert views.negatives is not None
+            own = views.negatives if views.negatives.ndim == views.x.ndim else views.negatives[i]
+            originals = [first[i], *rows(energy.embed, encoder, own)]
+            augmented = [second[i], *rows(energy.embed_augmented, encoder, own)]
+        else:
+            kept = [j for j in range(n) if objective.candidates == "batch" or j != i]
+            originals, augmented = [first[j] for j in kept], [second[j] for j in kept]
+        scale = math.log(len(originals)) if objective.candidates == "batch-negatives" else 0.0
+        of_augmented.append(log_sum_exp([-delta(energy, c, second[i]) for c in originals]) - scale)
+        of_original.append(log_sum_exp([-delta(energy, first[i], c) for c in augmented]) - scale)
+    sums = {
+        "augmented": mean(of_augmented),
+        "original": mean(of_original),
+        "symmetric": 0.5 * (mean(of_augmented) + mean(of_original)),
+    }
+    return {"alignment": mean(positives), "log_normaliser": sums[objective.anchor]}
+
+
+def biases(objective: NCE | SNL, encoder: nn.Module, views: Views) -> list[float]:
+    two = views.augmented[0 if objective.pair == "original" else 1]
+    with torch.no_grad():
+        return objective.bias(objective.energy.embed_augmented(encoder, two)).tolist()
+
+
+@loss.register
+def _(objective: NCE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    bias = biases(objective, encoder, views)
+    n = len(bias)
+    prior = 1 / n if objective.prior is None else objective.prior
+    positive, negative = [], []
+    for i in range(n):
+        for j in range(n):
+            logit = math.log(prior) - math.log(1 - prior) - energies[j][i] - bias[i]
+            if i == j:
+                positive.append(log_one_plus_exp(-logit))
+            else:
+                negative.append(log_one_plus_exp(logit))
+    return {"positive": prior * mean(positive), "negative": (1 - prior) * mean(negative)}
+
+
+@loss.register
+def _(objective: SNL, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    bias = biases(objective, encoder, views)
+    n = len(bias)
+    weights = []
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                exponent = -energies[j][i] - bias[i]
+                weights.append(math.exp(exponent) if exponent <= 30 else math.exp(30) * (exponent - 29))
+    return {
+        "alignment": mean([energies[i][i] for i in range(n)]),
+        "bias": mean(bias),
+        "normaliser": mean(weights) - 1,
+    }
+
+
+@loss.register
+def _(objective: Triplet, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    hinges = []
+    for i, row in enumerate(energies):
+        for j, energy in enumerate(row):
+            if i != j:
+                hinges.append(max(0.0, row[i] - energy + objective.margin))
+    return {"triplet": mean(hinges)}
+
+
+@loss.register
+def _(objective: Spectral, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    radius = math.sqrt(objective.squared_radius)
+    first, second = ([[radius * v / math.sqrt(dot(z, z)) for v in z] for z in side] for side in (first, second))
+    n = len(first)
+    return {
+        "alignment": -2 * mean([dot(first[i], second[i]) for i in range(n)]),
+        "uniformity": mean([dot(first[i], second[j]) ** 2 for i in range(n) for j in range(n) if i != j]),
+    }
+
+
+@loss.register
+def _(objective: SimSiam, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    with torch.no_grad():
+        predicted = [objective.predictor(torch.tensor(z, dtype=torch.float64)).tolist() for z in (first, second)]
+    n = len(first)
+    return {
+        "similarity": mean(
+            [-0.5 * (cosine(predicted[0][i], second[i]) + cosine(predicted[1][i], first[i])) for i in range(n)]
+        )
+    }
+
+
+@loss.register
+def _(objective: Fisher, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energy, step = objective.energy, 1e-3
+    second = rows(energy.embed_augmented, encoder, views.augmented[0])
+    assert views.score is not None
+
+    def at(i: int, k: int, shift: float) -> float:
+        moved = views.x[i].clone()
+        moved[k] += shift
+        return delta(energy, rows(energy.embed, encoder, moved.unsqueeze(0))[0], second[i])
+
+    norms = []
+    for i in range(len(views.x)):
+        squares = []
+        for k in range(views.x.shape[1]):
+            near = (at(i, k, step) - at(i, k, -step)) / (2 * step)
+            far = (at(i, k, 2 * step) - at(i, k, -2 * step)) / (4 * step)
+            slope = (4 * near - far) / 3  # central differences, fourth order
+            squares.append((float(views.score[0, i, k]) + slope) ** 2)
+        norms.append(math.fsum(squares))
+    return {"fisher": mean(norms)}

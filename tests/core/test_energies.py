@@ -1,0 +1,272 @@
+"""Laws of every energy: what paired and pairwise mean, their formulas, their first and second derivatives."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+
+from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm, unit
+from probssl.errors import InputError
+
+from .members import EMBEDDING, ENERGIES, INPUT, Member, each, normal
+from .references import delta
+
+every_energy = pytest.mark.parametrize("member", each(ENERGIES))
+every_question = pytest.mark.parametrize("question", ["paired", "pairwise"])
+
+
+def ask(energy: Energy, question: str, a: Tensor, b: Tensor) -> Tensor:
+    return getattr(energy, question)(a, b)
+
+
+def on_embeddings_only(energy: Energy) -> Energy:
+    return energy.base if isinstance(energy, Asymmetric) else energy
+
+
+@every_energy
+def test_paired_is_the_diagonal_of_pairwise(member: Member[Energy]) -> None:
+    energy = member.built()
+    a, b = normal(6, EMBEDDING), normal(6, EMBEDDING, seed=1)
+    assert energy.paired(a, b).shape == (6,)
+    torch.testing.assert_close(energy.paired(a, b), energy.pairwise(a, b).diagonal(), rtol=1e-10, atol=1e-12)
+
+
+@every_energy
+def test_formula(member: Member[Energy]) -> None:
+    energy = member.built()
+    a, b = normal(4, EMBEDDING), normal(5, EMBEDDING, seed=1)
+    slow = [[delta(energy, p, q) for q in b.tolist()] for p in a.tolist()]
+    torch.testing.assert_close(energy.pairwise(a, b), torch.tensor(slow, dtype=torch.float64), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(energy.paired(a, b[:4]), torch.tensor(slow).double().diagonal(), rtol=1e-6, atol=1e-6)
+
+
+@every_energy
+def test_symmetric_energies_are_symmetric(member: Member[Energy]) -> None:
+    energy = member.built()
+    x, b = normal(4, INPUT), normal(5, EMBEDDING, seed=1)
+    encoder = nn.Linear(INPUT, EMBEDDING).double()
+    same_side = torch.equal(energy.embed(encoder, x), energy.embed_augmented(encoder, x))
+    assert same_side == energy.symmetric
+    a = energy.embed(encoder, x)
+    if energy.symmetric:
+        torch.testing.assert_close(energy.pairwise(a, b), energy.pairwise(b, a).mT, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(energy.paired(a, b[:4]), energy.paired(b[:4], a), rtol=1e-10, atol=1e-12)
+
+
+# An inner product is not a distance: a longer vector is "more alike" than the vector itself.
+@pytest.mark.parametrize("member", each(m for m in ENERGIES if not isinstance(m.built(), Dot)))
+def test_lower_is_more_alike(member: Member[Energy]) -> None:
+    energy = member.built()
+    a, b = normal(6, EMBEDDING), normal(6, EMBEDDING, seed=1)
+    torch.testing.assert_close(energy.paired(a, a), torch.zeros(6).double(), rtol=0, atol=1e-12)
+    assert (energy.paired(a, b) > 1e-6).all()
+    between = [energy.paired(a, a + share * (b - a)) for share in (0.0, 0.25, 0.5, 1.0)]
+    assert all((near < far).all() for near, far in zip(between, between[1:], strict=False))
+    assert (energy.pairwise(a, a).argmin(1) == torch.arange(6)).all()
+    assert (energy.pairwise(a, a) >= -1e-12).all()
+
+
+@every_energy
+@every_question
+def test_derivatives_match_finite_differences(member: Member[Energy], question: str) -> None:
+    energy = member.built()
+    names = [name for name, value in energy.named_parameters() if value.requires_grad and "concentration" in name]
+
+    def ask_with(a: Tensor, b: Tensor, *values: Tensor) -> Tensor:
+        model = nn.ModuleDict({"energy": energy})
+        replaced = {f"energy.{name}": value for name, value in zip(names, values, strict=True)}
+        wrapped = _Asking(energy, question)
+        return torch.func.functional_call(wrapped, replaced, (a, b)) if model else a
+
+    parameters = [dict(energy.named_parameters())[name].detach().clone().requires_grad_() for name in names]
+    a, b = normal(3, EMBEDDING).requires_grad_(), normal(3, EMBEDDING, seed=1).requires_grad_()
+    assert gradcheck(ask_with, (a, b, *parameters))
+    assert gradgradcheck(ask_with, (a, b, *parameters))
+
+
+class _Asking(nn.Module):
+    def __init__(self, energy: Energy, question: str) -> None:
+        super().__init__()
+        self.energy, self.question = energy, question
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return ask(self.energy, self.question, a, b)
+
+
+@every_energy
+@every_question
+def test_slope_at_coincident_points_matches_finite_differences(member: Member[Energy], question: str) -> None:
+    energy = member.built()
+    a = normal(3, EMBEDDING).requires_grad_()
+    b = a.detach().clone().requires_grad_()
+    assert gradcheck(lambda p, q: ask(energy, question, p, q), (a, b))
+
+
+@every_energy
+@every_question
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("where", ["coincident", "both zero", "one zero", "tiny"])
+def test_derivatives_are_finite_in_special_places(
+    member: Member[Energy], question: str, where: str, dtype: torch.dtype
+) -> None:
+    energy = member.built().to(dtype)
+    a = normal(3, EMBEDDING, dtype=dtype)
+    b = {
+        "coincident": a,
+        "both zero": torch.zeros_like(a),
+        "one zero": torch.zeros_like(a),
+        "tiny": a * torch.finfo(dtype).eps,
+    }[where].clone()
+    if where == "both zero":
+        a = torch.zeros_like(a)
+    a.requires_grad_()
+    b.requires_grad_()
+    value = ask(energy, question, a, b)
+    slopes = torch.autograd.grad(value.sum(), (a, b), create_graph=True)
+    assert value.isfinite().all()
+    assert all(slope.isfinite().all() for slope in slopes)
+    squared = torch.stack([(slope * slope.detach().sign() + slope).sum() for slope in slopes]).sum()
+    if squared.requires_grad:  # the slope of |a − b| is constant
+        curvature = torch.autograd.grad(squared, (a, b), allow_unused=True)
+        assert all(part is None or part.isfinite().all() for part in curvature)
+
+
+@every_energy
+def test_leading_dimensions(member: Member[Energy]) -> None:
+    energy = member.built()
+    a, b = normal(2, 3, 4, EMBEDDING), normal(2, 3, 5, EMBEDDING, seed=1)
+    together = energy.pairwise(a, b)
+    assert together.shape == (2, 3, 4, 5)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(together[i, j], energy.pairwise(a[i, j], b[i, j]), rtol=1e-9, atol=1e-11)
+    paired = energy.paired(a, b[:, :, :4])
+    assert paired.shape == (2, 3, 4)
+    torch.testing.assert_close(paired, together.diagonal(dim1=-2, dim2=-1), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "member", each(m for m in ENERGIES if m.name in ("euclidean", "p-norm-2", "anisotropic", "asymmetric-predictor"))
+)
+@every_question
+def test_single_precision_far_from_the_origin(member: Member[Energy], question: str) -> None:
+    energy = member.built()
+    a = normal(20, EMBEDDING, dtype=torch.float32) + 1e3
+    b = normal(20, EMBEDDING, seed=1, dtype=torch.float32) + 1e3
+    exact = ask(energy, question, a.double(), b.double())
+    rough = ask(energy.float(), question, a, b)
+    torch.testing.assert_close(rough.double(), exact, rtol=1e-3, atol=1e-3)
+
+
+def test_unit_has_length_one_and_is_smooth_at_zero() -> None:
+    z = normal(5, 7)
+    torch.testing.assert_close(unit(z).norm(dim=-1), torch.ones(5).double())
+    torch.testing.assert_close(unit(1e3 * z), unit(z))
+    assert torch.equal(unit(torch.zeros(2, 3)), torch.zeros(2, 3))
+
+
+# --- concentrations ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [1e-4, 0.3, 1.0, 50.0, 1e4])
+@pytest.mark.parametrize("trainable", [True, False])
+def test_concentrations_start_where_they_are_told(start: float, trainable: bool) -> None:
+    energy = Anisotropic(3, start, trainable=trainable)
+    torch.testing.assert_close(energy.concentration.detach(), torch.full((3,), start), rtol=1e-5, atol=0)
+    assert [value.requires_grad for value in energy.parameters()] == [trainable]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.floats(-1e4, 1e4), min_size=EMBEDDING, max_size=EMBEDDING), st.booleans(), st.booleans())
+def test_concentrations_stay_positive_however_they_are_trained(raw: list[float], normalise: bool, double: bool) -> None:
+    energy = Anisotropic(EMBEDDING, normalise=normalise)
+    dtype = torch.float64 if double else torch.float32
+    energy = energy.to(dtype)
+    with torch.no_grad():
+        energy.raw_concentration.copy_(torch.tensor(raw, dtype=dtype))
+    assert (energy.concentration > 0).all()
+    a, b = normal(3, EMBEDDING, dtype=dtype), normal(3, EMBEDDING, seed=1, dtype=dtype)
+    for value in (energy.paired(a, b), energy.pairwise(a, b)):
+        (slope,) = torch.autograd.grad(value.sum(), energy.raw_concentration)
+        assert value.isfinite().all()
+        assert slope.isfinite().all()
+
+
+def test_concentrations_stay_positive_through_large_steps() -> None:
+    energy = Anisotropic(EMBEDDING)
+    optimiser = torch.optim.SGD(energy.parameters(), lr=300.0)
+    a, b = normal(8, EMBEDDING, dtype=torch.float32), normal(8, EMBEDDING, seed=1, dtype=torch.float32)
+    for _ in range(20):
+        optimiser.zero_grad()
+        energy.paired(a, b).mean().backward()
+        optimiser.step()
+        assert (energy.concentration > 0).all()
+
+
+@pytest.mark.parametrize("concentration", [0.2, 1.0, 10.0])
+def test_isotropic_concentration_on_the_sphere_is_the_cosine_energy(concentration: float) -> None:
+    one = Anisotropic(4, concentration, normalise=True).double()
+    other = Cosine(temperature=1 / concentration)
+    a, b = 3 * normal(5, 4), normal(6, 4, seed=1)
+    torch.testing.assert_close(one.pairwise(a, b), other.pairwise(a, b), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(one.paired(a, b[:5]), other.paired(a, b[:5]), rtol=1e-6, atol=1e-7)
+
+
+def test_families_meet() -> None:
+    a, b = normal(5, EMBEDDING), normal(6, EMBEDDING, seed=1)
+    torch.testing.assert_close(PNorm(2).pairwise(a, b), 2 * Euclidean().pairwise(a, b))
+    torch.testing.assert_close(Anisotropic(EMBEDDING, 1.0).double().pairwise(a, b), Euclidean().pairwise(a, b))
+    torch.testing.assert_close(Dot(0.5).pairwise(unit(a), unit(b)) + 2, Cosine(0.5).pairwise(a, b))
+
+
+# --- two sides --------------------------------------------------------------------------------------------------------
+
+
+def test_asymmetric_energies_embed_the_augmented_side_their_own_way() -> None:
+    encoder, other, predictor = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(2, 2)
+    x = normal(4, 3, dtype=torch.float32)
+    by_predictor = Asymmetric(Euclidean(), predictor=predictor)
+    by_encoder = Asymmetric(Euclidean(), encoder=other)
+    for energy in (by_predictor, by_encoder):
+        assert torch.equal(energy.embed(encoder, x), encoder(x))
+    assert torch.equal(by_predictor.embed_augmented(encoder, x), predictor(encoder(x)))
+    assert torch.equal(by_encoder.embed_augmented(encoder, x), other(x))
+    assert {id(value) for value in by_encoder.parameters()} == {id(value) for value in other.parameters()}
+
+
+# --- bad arguments ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda: Cosine(0), id="cosine temperature zero"),
+        pytest.param(lambda: Cosine(-1), id="cosine temperature negative"),
+        pytest.param(lambda: Cosine(math.inf), id="cosine temperature infinite"),
+        pytest.param(lambda: Cosine(math.nan), id="cosine temperature nan"),
+        pytest.param(lambda: Dot(0), id="dot temperature zero"),
+        pytest.param(lambda: PNorm(0.5), id="p below one"),
+        pytest.param(lambda: PNorm(math.nan), id="p nan"),
+        pytest.param(lambda: PNorm(math.inf), id="p infinite"),
+        pytest.param(lambda: Anisotropic(2, 0.0), id="concentration zero"),
+        pytest.param(lambda: Anisotropic(2, -1.0), id="concentration negative"),
+        pytest.param(lambda: Anisotropic(2, torch.tensor([1.0, -1.0])), id="one concentration negative"),
+        pytest.param(lambda: Anisotropic(2, math.inf), id="concentration infinite"),
+        pytest.param(lambda: Anisotropic(2, torch.ones(3)), id="too many concentrations"),
+        pytest.param(lambda: Asymmetric(Euclidean()), id="neither predictor nor encoder"),
+        pytest.param(
+            lambda: Asymmetric(Euclidean(), predictor=nn.Identity(), encoder=nn.Identity()),
+            id="both predictor and encoder",
+        ),
+    ],
+)
+def test_bad_arguments(build) -> None:
+    with pytest.raises(InputError) as error:
+        build()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,270 @@
+"""Named data sets: found, drawn, downloaded, or refused."""
+
+import gzip
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from probssl.data import cache_directory, catalogue, check_trainable, data_directory, fetch, load, names
+from probssl.errors import InputError
+
+HERE = os.environ.get("PROBSSL_DATA")
+needs_data = pytest.mark.skipif(not HERE, reason="PROBSSL_DATA names no directory with the PMLB files")
+PUBLISHED = [entry for entry in catalogue() if entry.name.startswith("pmlb:") and entry.rows]
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """No data directory, and an empty cache."""
+    monkeypatch.delenv("PROBSSL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "probssl"
+
+
+def test_the_catalogue_lists_the_benchmark(empty):
+    entries = {entry.name: entry for entry in catalogue()}
+    assert len(PUBLISHED) == 18
+    assert entries["pmlb:letter"].rows == 20000
+    assert not entries["pmlb:letter"].present
+    assert entries["pmlb:letter"].where.startswith("https://")
+    assert entries["toy:circles"].present
+    (empty / "pmlb").mkdir(parents=True)
+    for name in ("letter", "mine"):
+        (empty / "pmlb" / f"{name}.tsv.gz").write_bytes(gzip.compress(b"a\ttarget\n1\t0\n"))
+    entries = {entry.name: entry for entry in catalogue()}
+    assert entries["pmlb:letter"].where == str(empty / "pmlb" / "letter.tsv.gz")
+    assert entries["pmlb:mine"].present
+    assert entries["pmlb:mine"].rows is None
+
+
+@needs_data
+@pytest.mark.parametrize("entry", PUBLISHED, ids=lambda entry: entry.name)
+def test_benchmark_files_are_as_published(entry):
+    path = Path(HERE or "") / "pmlb" / f"{entry.name.partition(':')[2]}.tsv.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    table = load(entry.name)
+    assert (len(table), table.n_features, len(table.classes)) == (entry.rows, entry.dimensions, entry.classes)
+    assert np.isfinite(table.features).all()
+    assert "target" not in table.feature_names
+    assert table.label_name == "target"
+    assert fetch(entry.name) == path
+    check_trainable(table)  # constant columns (optdigits has two, collins one) are as published
+    # the same file given as a file has no labels unless asked, and no special rights
+    if entry.name == "pmlb:optdigits":
+        plain = load(path)
+        assert plain.labels is None
+        assert plain.feature_names[-1] == "target"
+        with pytest.raises(InputError, match="has 2 columns with one and the same value"):
+            check_trainable(plain)
+
+
+@pytest.mark.parametrize("entry", [e for e in catalogue() if not e.name.startswith("pmlb:")], ids=lambda e: e.name)
+def test_sets_that_need_no_file(entry):
+    table = load(entry.name)
+    assert (len(table), table.n_features, len(table.classes)) == (entry.rows, entry.dimensions, entry.classes)
+    check_trainable(table)
+    assert load(entry.name, drop=[str(table.label_name)]).labels is None
+    with pytest.raises(InputError, match="needs no file"):
+        fetch(entry.name)
+
+
+def test_toys_follow_the_seed():
+    table = load("toy:circles", seed=3)
+    assert table.feature_names == ("x0", "x1")
+    assert table.label_name == "circle"
+    assert table.classes == ("inner", "outer")
+    radius = np.linalg.norm(table.features, axis=1)
+    assert table.labels is not None
+    assert radius[table.labels == 0].max() < 0.5 < radius[table.labels == 1].min()
+    np.testing.assert_array_equal(table.features, load("toy:circles", seed=3).features)
+    assert not np.array_equal(table.features, load("toy:circles", seed=4).features)
+    moons = load("toy:moons")
+    assert moons.label_name == "moon"
+    assert moons.labels is not None
+    assert moons.features[moons.labels == moons.classes.index("upper"), 1].mean() > 0.4
+
+
+def test_features_of_a_named_set():
+    table = load("sklearn:iris", features=["petal width (cm)", "sepal length (cm)"])
+    assert table.features[0].tolist() == [0.2, 5.1]
+    assert table.classes == ("setosa", "versicolor", "virginica")
+    by_size = load("sklearn:digits", label="pixel_0_2")
+    assert by_size.label_name == "pixel_0_2"
+    assert by_size.n_features == 63  # the digit itself does not become a feature
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sklearn:irsi", "'sklearn:iris'"),
+        ("toy:cirkles", "'toy:circles'"),
+        ("pmbl:letter", "'pmlb:letter'"),
+        ("letter", "'pmlb:letter'"),
+        ("optdigit", "'pmlb:optdigits'"),
+        ("toy:", "data list"),
+        ("pmlb:../../secret", "data list"),
+    ],
+)
+def test_typing_errors(written, meant):
+    with pytest.raises(InputError, match="there is no") as error:
+        load(written)
+    assert meant in str(error.value)
+    assert repr(written) in str(error.value)
+
+
+def test_where_data_is_looked_for(tmp_path, monkeypatch, empty):
+    assert data_directory() == cache_directory() == empty
+    monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "mine"))
+    assert data_directory() == tmp_path / "mine"
+    for base, digit in ((tmp_path / "mine", 1), (empty, 2)):
+        (base / "pmlb").mkdir(parents=True)
+        (base / "pmlb" / "tiny.tsv.gz").write_bytes(gzip.compress(f"a\ttarget\n{digit}\t0\n".encode()))
+    assert load("pmlb:tiny").features.tolist() == [[1]]
+    (tmp_path / "mine" / "pmlb" / "tiny.tsv.gz").unlink()
+    assert load("pmlb:tiny").features.tolist() == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "home/.cache/probssl"),
+        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/probssl"),
+        ("darwin", {}, "home/Library/Caches/probssl"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/probssl"),
+        ("win32", {}, "home/AppData/Local/probssl"),
+    ],
+)
+def test_cache_by_platform(monkeypatch, platform, variables, expected):
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: Path("home"))
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_directory() == Path(expected)
+
+
+def files_below(path):
+    return [file for file in path.rglob("*") if file.is_file()]
+
+
+def test_offline(empty, monkeypatch):
+    def unplugged(*_, **__):
+        raise urllib.error.URLError("no route\nto host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
+    with pytest.raises(InputError) as error:
+        load("pmlb:letter")
+    assert str(error.value) == (
+        f"pmlb:letter: {names.PMLB_URL.format(name='letter')} could not be downloaded (no route to host): "
+        f"try again with a network, or put the file at {empty / 'pmlb' / 'letter.tsv.gz'} by hand"
+    )
+    with pytest.raises(InputError, match=r"did you mean 'pmlb:letter'"):
+        load("pmlb:leter")
+    assert not files_below(empty)
+
+
+CONTENT = gzip.compress(b"a\tb\ttarget\n1\t2\t0\n3\t4\t1\n")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = self.path.rpartition("/")[2].partition(".")[0]
+        if name == "absent":
+            self.send_error(404)
+            return
+        if name == "broken":
+            self.send_error(503)
+            return
+        body = b"<html>please log in</html>" if name == "portal" else CONTENT
+        self.send_response(200)
+        if name != "truncated":
+            self.send_header("Content-Length", str(len(body) + (500 if name == "interrupted" else 0)))
+        self.end_headers()
+        self.wfile.write(body[:30] if name == "truncated" else body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(empty, monkeypatch):
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        url = f"http://127.0.0.1:{running.server_port}/{{name}}/{{name}}.tsv.gz"
+        monkeypatch.setattr(names, "PMLB_URL", url)
+        yield url
+        running.shutdown()
+        thread.join()
+
+
+def test_download(server, empty, monkeypatch):
+    steps = []
+    table = load("pmlb:fresh", progress=lambda done, total: steps.append((done, total)))
+    assert table.features.tolist() == [[1, 2], [3, 4]]
+    assert table.classes == ("0", "1")
+    assert table.trusted
+    assert steps[-1] == (len(CONTENT), len(CONTENT))
+    assert files_below(empty) == [empty / "pmlb" / "fresh.tsv.gz"]
+
+    def forbidden(*_, **__):
+        raise AssertionError("what is there is never downloaded")
+
+    monkeypatch.setattr(urllib.request, "urlopen", forbidden)
+    assert fetch("pmlb:fresh") == empty / "pmlb" / "fresh.tsv.gz"
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("interrupted", "broke off after"),
+        ("truncated", "could not be downloaded"),
+        ("portal", "ot a gzip"),
+        ("absent", "PMLB has no data set 'absent'"),
+        ("broken", "503"),
+    ],
+)
+def test_a_failed_download_leaves_nothing(server, empty, name, part):
+    with pytest.raises(InputError) as error:
+        fetch(f"pmlb:{name}")
+    assert part in str(error.value)
+    assert server.format(name=name) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not files_below(empty)
+
+
+def test_an_interrupt_leaves_nothing(server, empty):
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch("pmlb:fresh", progress=interrupt)
+    assert not files_below(empty)
+
+
+def test_a_cache_that_cannot_be_written(server, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="cannot be written to"):
+        fetch("pmlb:fresh")
+
+
+def test_import_is_light():
+    heavy = ("torch", "pandas", "sklearn", "scipy", "pyarrow", "urllib.request")
+    code = f"import sys, probssl.data; print(*(name for name in {heavy} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
