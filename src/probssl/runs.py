@@ -65,6 +65,17 @@ class Run:
         path = self.folder / "log.jsonl"
         return read_log(path) if path.is_file() else []
 
+    @property
+    def standing_collapses(self) -> dict[str, int]:
+        """Collapses that were seen and had not gone by the end of the log: kind -> step at which they set in."""
+        standing: dict[str, int] = {}
+        for row in self.log:
+            if row.get("event") == "recovery":
+                standing.pop(row["kind"], None)
+            elif row.get("event") == "collapse":
+                standing[row["kind"]] = row["step"]
+        return standing
+
     @cached_property
     def model(self) -> Model:
         """The trained model."""

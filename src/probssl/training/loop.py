@@ -207,7 +207,7 @@ class _Run:
                 self.save()
         self.seconds = time.perf_counter() - started
         if failure is not None:
-            self._event("failure", failure, reporter)
+            self._event({"event": "failure"}, f"step {self.step}: {failure}", reporter)
         interrupted = self.step < plan.steps and failure is None
         if failure is None:
             self.save()
@@ -241,11 +241,12 @@ class _Run:
         }
         self.log.append(row)
         reporter.row(row)
-        for kind in news:
-            self._event(kind, f"{MEANING[kind]} (seen at step {self.step})", reporter)
+        for event, kind in news:
+            outcome = "" if event == "collapse" else "recovered from "
+            self._event({"event": event, "kind": kind}, f"step {self.step}: {outcome}{MEANING[kind]}", reporter)
 
-    def _event(self, kind: str, message: str, reporter: Reporter) -> None:
-        self.log.append({"step": self.step, "event": kind, "message": message})
+    def _event(self, event: dict[str, str], message: str, reporter: Reporter) -> None:
+        self.log.append({"step": self.step, **event, "message": message})
         reporter.warn(message)
 
 

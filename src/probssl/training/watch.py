@@ -95,8 +95,8 @@ class CollapseWatch:
         self._streaks: dict[str, int] = {}
 
     @torch.no_grad()
-    def inspect(self, encoder: nn.Module, step: int) -> tuple[Look, list[str]]:
-        """One look, and the collapses newly announced by it."""
+    def inspect(self, encoder: nn.Module, step: int) -> tuple[Look, list[tuple[str, str]]]:
+        """One look, and what is newly announced by it: pairs of `collapse` or `recovery` and the kind."""
         seen = look(encode(encoder, self.sample), self.energy)
         news = []
         for kind in MEANING:
@@ -109,9 +109,10 @@ class CollapseWatch:
                 self._streaks[kind] = 0
                 if kind in self.standing:
                     del self.standing[kind]
+                    news.append(("recovery", kind))
                 else:
                     self.standing[kind] = step
-                    news.append(kind)
+                    news.append(("collapse", kind))
         return seen, news
 
     def state(self) -> dict[str, dict[str, int]]:

@@ -1,0 +1,54 @@
+"""Write an array with named columns to a file: NPY, CSV, TSV or Parquet, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from probssl.errors import InputError, MissingExtra
+
+WRITABLE = (".npy", ".csv", ".tsv", ".parquet")
+
+
+def check_writable(path: Path, overwrite: bool) -> None:
+    """Refuse a path that cannot be written, before any work is done."""
+    if path.suffix not in WRITABLE:
+        raise InputError(f"{path} must end in {', '.join(WRITABLE[:-1])} or {WRITABLE[-1]}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists: choose another --out or --overwrite it")
+    if path.suffix == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise MissingExtra("writing Parquet", "parquet") from None
+
+
+def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
+    """Write array [n, m] with its column names (NPY has none); the file appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if path.suffix == ".npy":
+                np.save(file, array)
+            elif path.suffix == ".parquet":
+                import pyarrow
+                import pyarrow.parquet
+
+                columns = {column: array[:, i] for i, column in enumerate(names)}
+                pyarrow.parquet.write_table(pyarrow.table(columns), file)
+            else:
+                separator = "\t" if path.suffix == ".tsv" else ","
+                # nine significant digits bring every single-precision number back exactly
+                np.savetxt(file, array, fmt="%.9g", delimiter=separator, header=separator.join(names), comments="")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,168 @@
+"""What the command line shows: tables and messages for a terminal of 80 columns or more."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from probssl.metrics import METRICS
+
+if TYPE_CHECKING:
+    from probssl.data import DataSet
+    from probssl.doctor import Diagnosis
+    from probssl.evaluation import Comparison
+    from probssl.studies import StudyResult
+
+ARROWS = {"higher": "↑", "lower": "↓", "neither": " "}
+
+
+def say(message: str) -> None:
+    """A line on standard output."""
+    Console().print(escape(message), highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def status(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error with a message that can be changed; nothing when quiet."""
+    if quiet:
+        yield lambda text: None
+        return
+    with Console(stderr=True).status(message) as spinner:
+        yield spinner.update
+
+
+@contextlib.contextmanager
+def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on standard error that appears when bytes begin to arrive."""
+    if quiet:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    bar = Progress(
+        TextColumn(f"downloading {escape(name)}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("download", total=None)
+
+    def update(done: int, total: int | None) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        bar.stop()
+
+
+def format_value(values: dict[str, float | None], name: str) -> str:
+    """A metric with its spread where it has one."""
+    value = values.get(name)
+    if value is None:
+        return "–"
+    spread = values.get(f"{name}_spread")
+    if spread is not None:
+        return f"{value:.3f} ± {spread:.3f}"
+    return f"{value:.0f}" if name == "numerical_rank" else f"{value:.3f}"
+
+
+def show_comparison(comparison: Comparison) -> None:
+    """Metrics down, codes across."""
+    table = Table(
+        title=escape(comparison.source), title_style="bold", title_justify="left", show_edge=False, pad_edge=False
+    )
+    table.add_column("")
+    names = list(comparison.rows)
+    for name in names:
+        head, _, tail = name.partition(" ")
+        table.add_column(f"{head}\n{tail}", justify="right", style="bold" if name == names[-1] else "")
+    present = [m for m in METRICS if any(m.name in values for values in comparison.rows.values())]
+    for metric in present:
+        cells = [format_value(values, metric.name) for values in comparison.rows.values()]
+        table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
+    console = Console()
+    console.print(table)
+    console.print("↑ higher is better, ↓ lower; ± standard deviation over splits", style="dim", highlight=False)
+
+
+def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
+    """Say loudly that a finished run is collapsed."""
+    from probssl.training.watch import MEANING
+
+    for kind, step in collapsed.items():
+        Console(stderr=True).print(
+            f"[bold yellow]warning:[/] {MEANING[kind]}, since step {step}; see: probssl doctor {escape(str(folder))}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Findings with what to try, then the measurements and the risks that remain."""
+    console = Console(highlight=False)
+    colour = "green" if diagnosis.healthy else "yellow"
+    console.print(f"[bold {colour}]{'healthy' if diagnosis.healthy else 'not healthy'}[/]")
+    if diagnosis.healthy or not diagnosis.findings:
+        console.print(escape(diagnosis.summary), soft_wrap=True)
+    for finding in diagnosis.findings:
+        console.print(f"[bold]{escape(finding.kind)}[/]  {escape(finding.message)}", soft_wrap=True)
+        for remedy in finding.remedies:
+            console.print(f"  try: {escape(remedy)}", soft_wrap=True)
+    if diagnosis.facts:
+        facts = " · ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in diagnosis.facts.items())
+        console.print(f"last look  {facts}", style="dim", soft_wrap=True)
+    for kind, reason in diagnosis.risks.items():
+        console.print(f"not ruled out by this loss  {kind} collapse: {escape(reason)}", style="dim", soft_wrap=True)
+
+
+def show_data(sets: Sequence[DataSet], directory: Path) -> None:
+    """The catalogue of named data sets."""
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for column in ("rows", "dim", "classes"):
+        table.add_column(column, justify="right")
+    table.add_column("here")
+    table.add_column("what it is", overflow="fold")
+    for entry in sets:
+        sizes = ["–" if size is None else f"{size:,}" for size in (entry.rows, entry.dimensions, entry.classes)]
+        table.add_row(entry.name, *sizes, "yes" if entry.present else "no", entry.about)
+    console = Console()
+    console.print(table)
+    console.print(f"data directory: {directory}", style="dim", highlight=False, soft_wrap=True)
+
+
+def show_studies(catalogue: list[dict[str, Any]]) -> None:
+    """Experiments that can be reproduced."""
+    table = Table(show_edge=False, pad_edge=False)
+    for column in ("experiment", "paper", "what it shows", "laptop"):
+        table.add_column(column)
+    for study in catalogue:
+        table.add_row(study["name"], study["paper"], study["claim"], study["laptop"])
+    Console().print(table)
+
+
+def show_study(result: StudyResult) -> None:
+    """Rows of a study beside the published numbers, and where its page is."""
+    table = Table(title=f"{result.experiment}, {result.budget}", title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("setting", "metric"):
+        table.add_column(column)
+    for column in ("value", "spread", "published"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict")
+    for row in result.rows:
+        numbers = ["–" if number is None else f"{number:.3f}" for number in (row.value, row.spread, row.published)]
+        table.add_row(row.setting, row.metric, *numbers, row.verdict)
+    console = Console()
+    console.print(table)
+    console.print(f"{result.seconds:.0f} s", style="dim", highlight=False)
+    say(result.page.resolve().as_uri())
