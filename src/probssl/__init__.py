@@ -1,3 +1,99 @@
-"""probssl: self-supervised representation learning as probabilistic modelling."""
+"""probssl: self-supervised representation learning as probabilistic modelling.
+
+    import probssl
+
+    table = probssl.load("pmlb:optdigits", label="target")
+    run = probssl.fit(table, objective="snl", energy="euclidean", dim=16, out="run")
+    z = run.model.embed(table)
+    print(probssl.evaluate(run.model, table).rows)
+
+Names are imported when they are first used, so that `import probssl` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from probssl.data import Table, load
+    from probssl.doctor import examine
+    from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
+    from probssl.estimators import SiameseEncoder
+    from probssl.evaluation import evaluate
+    from probssl.model import Model
+    from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
+    from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+    from probssl.recipe import Recipe
+    from probssl.runs import Run, fit
+
+_HOMES = {
+    "data": ("Table", "load"),
+    "doctor": ("examine",),
+    "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
+    "estimators": ("SiameseEncoder",),
+    "evaluation": ("evaluate",),
+    "model": ("Model",),
+    "objectives": (
+        "NCE",
+        "SNL",
+        "Fisher",
+        "InfoNCE",
+        "Objective",
+        "SimCLR",
+        "SimSiam",
+        "Spectral",
+        "Triplet",
+    ),
+    "pairings": ("GaussianNoise", "LinearMixture", "MaskAndNoise", "Pairing", "Views", "rotations"),
+    "recipe": ("Recipe",),
+    "runs": ("Run", "fit"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "NCE",
+    "SNL",
+    "Anisotropic",
+    "Asymmetric",
+    "Cosine",
+    "Dot",
+    "Energy",
+    "Euclidean",
+    "Fisher",
+    "GaussianNoise",
+    "InfoNCE",
+    "LinearMixture",
+    "MaskAndNoise",
+    "Model",
+    "Objective",
+    "PNorm",
+    "Pairing",
+    "Recipe",
+    "Run",
+    "SiameseEncoder",
+    "SimCLR",
+    "SimSiam",
+    "Spectral",
+    "Table",
+    "Triplet",
+    "Views",
+    "__version__",
+    "evaluate",
+    "examine",
+    "fit",
+    "load",
+    "rotations",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"probssl.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'probssl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -156,8 +156,7 @@ def fit(
 
 
 def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: bool, quiet: bool, as_json: bool) -> None:
-    from probssl import report
-    from probssl.report import console
+    from probssl.report import console, run_page
     from probssl.runs import Run, assess, train
     from probssl.training import ProgressBar, Reporter
 
@@ -176,7 +175,7 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
     with console.status("evaluating", quiet) as announce:
         comparison = assess(model, table, out, announce=lambda name: announce(f"evaluating the {name}"))
         announce("writing the report")
-        page = report.write(Run(out))
+        page = run_page.write(Run(out))
     if as_json:
         _print_json(
             {
@@ -319,11 +318,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about a run that opens without a network."""
-    from probssl import report as pages
-    from probssl.report import console
+    from probssl.report import console, run_page
     from probssl.runs import Run
 
-    page = pages.write(Run(run), out)
+    page = run_page.write(Run(run), out)
     if as_json:
         _print_json({"report": str(page)})
     else:

@@ -65,7 +65,7 @@ class Diagnosis:
 
 
 def examine(run: Run) -> Diagnosis:
-    """Diagnose a run from its log: finite losses, representation collapse, dimensional collapse, unfinished training."""
+    """Diagnose a run from its log: finite losses, representation and dimensional collapse, unfinished training."""
     rows = [row for row in run.log if "event" not in row]
     events = [row for row in run.log if "event" in row]
     recipe = run.recipe

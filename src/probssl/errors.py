@@ -24,3 +24,7 @@ class MissingExtra(InputError, ImportError):
 
 class NonFiniteLoss(ProbsslError, ArithmeticError):
     """A term of the loss became infinite or not a number; training stops before the weights are touched."""
+
+
+class CollapseWarning(UserWarning):
+    """Training ended with a collapsed representation."""

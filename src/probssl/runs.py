@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from probssl.data import Table, check_trainable
-from probssl.errors import CheckpointError, InputError
+from probssl.data import Table, check_trainable, load
+from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
 from probssl.evaluation import Comparison, evaluate
 from probssl.model import Model
 from probssl.recipe import Recipe
-from probssl.training import Fitted, Reporter, fit
+from probssl.training import Fitted, ProgressBar, Reporter
+from probssl.training import fit as train_encoder
 from probssl.training.files import atomic_path, write_text
 from probssl.training.log import read_log
+from probssl.training.watch import MEANING
 
 PROJECTED_ROWS = 5000
 """Rows kept for the picture of the representation."""
@@ -125,7 +130,7 @@ def train(
         write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
         write_text(folder / "recipe.toml", recipe.to_toml())
     model = Model.untrained(recipe, table)
-    fitted = fit(
+    fitted = train_encoder(
         model.encoder,
         model.objective,
         recipe.build_pairing(),
@@ -139,6 +144,43 @@ def train(
     if fitted.failure is None and not fitted.interrupted:
         model.save(folder / "model.safetensors")
     return model, fitted
+
+
+def fit(
+    data: Table | np.ndarray | str,
+    *,
+    label: str | None = None,
+    recipe: Recipe | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+    **options: Any,
+) -> Run:
+    """Train an encoder on a table, an array, a file or a name, in one call; options are those of `Recipe`.
+
+    The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
+    to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
+    checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`.
+    """
+    table = data if isinstance(data, Table) else load(data, label=label)
+    chosen = (Recipe() if recipe is None else recipe).with_options(**options)
+    folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
+    title = f"{chosen.objective} · {chosen.energy}"
+    reporter = ProgressBar(title) if progress else Reporter()
+    model, fitted = train(table, chosen, folder, resume=resume, overwrite=overwrite, reporter=reporter)
+    if fitted.failure is not None:
+        raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
+    if fitted.interrupted:
+        raise KeyboardInterrupt
+    for kind, step in fitted.collapsed.items():
+        warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
+    assess(model, table, folder)
+    run = Run(folder)
+    from probssl.report import run_page  # reports read runs; this is the one arrow back
+
+    run_page.write(run)
+    return run
 
 
 def assess(

@@ -167,7 +167,7 @@ class ObjectiveMember(Member[Objective]):
     def views(self, rows: int = ROWS, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Views:
         """A random batch with everything that this objective asks for."""
         x = normal(rows, INPUT, seed=seed)
-        views = GaussianNoise(0.5)(x, self.built().needs, generator(seed + 1))
+        views = GaussianNoise(0.5)(x, self.build().needs, generator(seed + 1))
         if self.negatives is not None:
             shape = (NEGATIVES, INPUT) if self.negatives == "shared" else (rows, NEGATIVES, INPUT)
             views.negatives = normal(*shape, seed=seed + 2)

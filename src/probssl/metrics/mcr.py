@@ -20,13 +20,13 @@ class MCR2:
     grouped: float
 
 
-def coding_rate(z: ArrayLike, epsilon: float = 0.5, *, normalise: bool = True) -> float:
+def coding_rate(z: ArrayLike, epsilon: float = 0.5**0.5, *, normalise: bool = True) -> float:
     """R(z) = 1/2 log det(I + m / (n epsilon^2) z^T z), in nats, for z [n, m] coded up to distortion epsilon.
 
     Yu et al. 2020, Eq. 7. With rows on the unit sphere (`normalise`, as in the paper) the range is [0, k/2
     log(1 + m / (k epsilon^2))] with k = min(n, m), the upper end for directions used equally; a code of
     zeros has rate 0. Higher means more volume. Unchanged by rotation and by duplicated rows. epsilon is the
-    letter in the formula; the authors' experiments set epsilon^2 = 0.5, that is epsilon = 0.7071.
+    letter in the formula; the default is the authors' epsilon^2 = 0.5.
     """
     positive(epsilon, "epsilon")
     z = representations(z)
@@ -38,7 +38,7 @@ def mcr2(
     labels: ArrayLike | None = None,
     *,
     clusters: int = 10,
-    epsilon: float = 0.5,
+    epsilon: float = 0.5**0.5,
     normalise: bool = True,
     seed: int = 0,
 ) -> MCR2:

@@ -111,9 +111,9 @@ def evaluate(
         "uniformity": (lambda: uniformity(x, seed=seed), f"unit sphere, t = 2, {sampled(10_000)}"),
         "mcr2": (
             lambda: mcr2(x, seed=seed).reduction,
-            f"unit sphere, 10 k-means clusters, epsilon 0.5, seed {seed}",
+            f"unit sphere, 10 k-means clusters, epsilon² 0.5, seed {seed}",
         ),
-        "mcr2_labels": (lambda: mcr2(x, labels).reduction, "unit sphere, groups by label, epsilon 0.5"),
+        "mcr2_labels": (lambda: mcr2(x, labels).reduction, "unit sphere, groups by label, epsilon² 0.5"),
     }
     values: dict[str, float | None] = {}
     protocols: dict[str, str] = {}

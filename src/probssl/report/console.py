@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -79,7 +80,12 @@ def format_value(values: dict[str, float | None], name: str) -> str:
 def show_comparison(comparison: Comparison) -> None:
     """Metrics down, codes across."""
     table = Table(
-        title=escape(comparison.source), title_style="bold", title_justify="left", show_edge=False, pad_edge=False
+        title=escape(comparison.source),
+        title_style="bold",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
     )
     table.add_column("")
     names = list(comparison.rows)
@@ -127,7 +133,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
 
 def show_data(sets: Sequence[DataSet], directory: Path) -> None:
     """The catalogue of named data sets."""
-    table = Table(show_edge=False, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("name", no_wrap=True)
     for column in ("rows", "dim", "classes"):
         table.add_column(column, justify="right")
@@ -143,7 +149,7 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:
     """Experiments that can be reproduced."""
-    table = Table(show_edge=False, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("experiment", "paper", "what it shows", "laptop"):
         table.add_column(column)
     for study in catalogue:
@@ -153,7 +159,13 @@ def show_studies(catalogue: list[dict[str, Any]]) -> None:
 
 def show_study(result: StudyResult) -> None:
     """Rows of a study beside the published numbers, and where its page is."""
-    table = Table(title=f"{result.experiment}, {result.budget}", title_justify="left", show_edge=False, pad_edge=False)
+    table = Table(
+        title=f"{result.experiment}, {result.budget}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
     for column in ("setting", "metric"):
         table.add_column(column)
     for column in ("value", "spread", "published"):

@@ -1,1 +1,5 @@
+"""Studies: the papers' experiments, run here and set beside their published numbers."""
 
+from probssl.studies.base import Row, Study, StudyResult, catalogue, published, run, verdict
+
+__all__ = ["Row", "Study", "StudyResult", "catalogue", "published", "run", "verdict"]

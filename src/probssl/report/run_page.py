@@ -1,0 +1,143 @@
+"""The report of a run: health, metrics beside baselines, the representation, curves, spectrum, configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import probssl
+from probssl.doctor import examine
+from probssl.metrics import METRICS, spectra
+from probssl.report import figures, interactive
+from probssl.report import page as html
+from probssl.report.console import ARROWS, format_value
+from probssl.runs import Run
+from probssl.training.files import write_text
+
+NOT_TERMS = {
+    "step",
+    "seconds",
+    "loss",
+    "learning_rate",
+    "rankme",
+    "effective_rank",
+    "numerical_rank",
+    "spread",
+    "contrast",
+}
+
+
+def write(run: Run, path: Path | None = None) -> Path:
+    """Write the page of a run, to RUN/report.html unless told otherwise, and say where it is."""
+    path = run.folder / "report.html" if path is None else path
+    write_text(path, render(run))
+    return path
+
+
+def render(run: Run) -> str:
+    """The page as text."""
+    recipe = run.recipe
+    rows = [row for row in run.log if "event" not in row]
+    diagnosis = examine(run)
+    seconds = f" in {rows[-1]['seconds']:.0f} s" if rows else ""
+    lead = (
+        f"{html.badge('healthy' if diagnosis.healthy else 'needs attention', diagnosis.healthy)} "
+        f"&nbsp;{html.escape(recipe.objective)} objective, {html.escape(recipe.energy)} energy, "
+        f"{recipe.dim} dimensions, {rows[-1]['step'] if rows else 0:,} steps{seconds}"
+    )
+    sections = []
+    if not diagnosis.healthy:
+        sections.append(_findings(diagnosis))
+    if run.comparison is not None:
+        sections.append(_metrics(run))
+    stored = run.folder / "projection.npz"
+    if stored.is_file():
+        with np.load(stored) as arrays:
+            z, labels, classes = arrays["z"], arrays["labels"], [str(name) for name in arrays["classes"]]
+            numbers = arrays["rows"]
+        sections.append(_projection(z, labels, classes, numbers))
+    if len(rows) > 1:
+        terms = [name for name in rows[-1] if name not in NOT_TERMS]
+        sections.append(html.section("Loss and its terms", figures.svg(figures.loss_curves(rows, terms))))
+        ranks = html.section(
+            "Rank while training",
+            figures.svg(figures.rank_curve(rows, recipe.dim or 1)),
+            "How many dimensions the representation uses; the dotted line is all of them.",
+        )
+        if stored.is_file():
+            spectrum = html.section(
+                "Spectrum of the representation",
+                figures.svg(figures.spectrum(spectra(z).eigenvalues)),
+                "Eigenvalues of the covariance, largest first: a cliff means dimensions that are not used.",
+            )
+            sections.append(html.pair(ranks, spectrum))
+        else:
+            sections.append(ranks)
+    sections.append(_configuration(run))
+    return html.page(f"{run.source.data}", lead, sections)
+
+
+def _findings(diagnosis: Any) -> str:
+    items = "".join(
+        f"<p><b>{html.escape(finding.kind)}</b> — {html.escape(finding.message)}</p><ul>"
+        + "".join(f"<li>{html.escape(remedy)}</li>" for remedy in finding.remedies)
+        + "</ul>"
+        for finding in diagnosis.findings
+    )
+    return html.section("What is wrong, and what to try", items)
+
+
+def _metrics(run: Run) -> str:
+    assert run.comparison is not None
+    codes = run.comparison.rows
+    shown = [metric for metric in METRICS if any(metric.name in values for values in codes.values())]
+    body = [
+        [
+            f"{metric.title} {ARROWS[metric.direction]}",
+            *[format_value(values, metric.name) for values in codes.values()],
+        ]
+        for metric in shown
+    ]
+    protocols = html.table(
+        ["metric", "how it was computed"],
+        [[metric.title, run.comparison.protocols.get(metric.name, "")] for metric in shown],
+    ).replace("<td>", '<td class="text">')
+    return html.section(
+        "What the representation is worth",
+        html.table(["", *codes], body, strong_column=len(codes))
+        + f"<details><summary>How each number was computed</summary>{protocols}</details>",
+        "↑ higher is better, ↓ lower; ± is the standard deviation over splits. The encoder was trained on these rows "
+        "without their labels.",
+    )
+
+
+def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: np.ndarray) -> str:
+    points, names = flatten(z)
+    chart = interactive.scatter(points, labels, classes, numbers, names)
+    body = chart or figures.png(figures.projection(points, labels, classes, names))
+    how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
+    coloured = "coloured by label" if classes else "no labels given"
+    return html.section("The representation", body, f"{len(points):,} rows, {how}, {coloured}.")
+
+
+def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
+    """Two coordinates for every row: the code itself when it has two, else its first principal components."""
+    if z.shape[1] == 2:
+        return z, ("z0", "z1")
+    centred = z - z.mean(0)
+    _, singular, directions = np.linalg.svd(centred.astype(float), full_matrices=False)
+    share = singular**2 / max(float((singular**2).sum()), 1e-30)
+    points = centred @ directions[:2].T
+    if points.shape[1] == 1:
+        points = np.hstack([points, np.zeros_like(points)])
+        share = np.append(share, 0.0)
+    return points, (f"component 1 ({share[0]:.0%} of variance)", f"component 2 ({share[1]:.0%})")
+
+
+def _configuration(run: Run) -> str:
+    settings = [[name, str(value)] for name, value in run.recipe.as_dict().items()]
+    source = [[name, str(value)] for name, value in run.source.as_dict().items() if value not in (None, [], False)]
+    body = html.table(["setting", "value"], [*source, *settings])
+    return html.section("Configuration", body, f"probssl {probssl.__version__}; also in recipe.toml beside this page.")

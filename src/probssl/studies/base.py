@@ -1,0 +1,154 @@
+"""What a study is: an experiment of a paper, its rows beside published numbers, and the rule that compares them."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import time
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from probssl.errors import InputError
+from probssl.training.files import write_text
+
+Budget = Literal["smoke", "laptop", "full"]
+BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
+Verdict = Literal["matched", "beaten", "missed", "not comparable"]
+
+RESOLUTION = 0.01
+"""Differences below this are never held against a result: published numbers are rounded or read off figures."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment: its name, where it comes from, what it claims, and the module that runs it."""
+
+    name: str
+    paper: str
+    claim: str
+    laptop: str  # how long the default budget takes on two cores
+    module: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values for JSON."""
+        return {"name": self.name, "paper": self.paper, "claim": self.claim, "laptop": self.laptop}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a study: mean over repetitions, their standard deviation, and the published value."""
+
+    setting: str
+    metric: str
+    value: float | None
+    spread: float | None
+    published: float | None
+    verdict: Verdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "setting": self.setting,
+            "metric": self.metric,
+            "value": self.value,
+            "spread": self.spread,
+            "published": self.published,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study found, and the page that shows it."""
+
+    experiment: str
+    budget: Budget
+    seconds: float
+    rows: list[Row]
+    page: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document that `reproduce --json` prints."""
+        return {
+            "experiment": self.experiment,
+            "budget": self.budget,
+            "seconds": round(self.seconds, 2),
+            "rows": [row.as_dict() for row in self.rows],
+            "page": str(self.page),
+        }
+
+
+class StudyModule(Protocol):
+    """What the module of a study provides."""
+
+    def run(self, budget: Budget, out: Path, *, quiet: bool) -> tuple[list[Row], Path]:
+        """Do the work, write figures and a page into `out`, and return the rows and the page."""
+
+
+CATALOGUE = (
+    Study(
+        "siamese/circles",
+        "Siamese-EBM, §3 and D",
+        "KL, SNL, NCE and Fisher all separate two circles",
+        "1 to 2 min",
+        "probssl.studies.circles",
+    ),
+)
+
+
+def catalogue() -> tuple[Study, ...]:
+    """Every experiment that can be reproduced."""
+    return CATALOGUE
+
+
+def run(name: str, budget: str, out: Path, *, quiet: bool = False) -> StudyResult:
+    """Run an experiment at a budget into a folder; also writes `result.json` there."""
+    study = next((study for study in CATALOGUE if study.name == name), None)
+    if study is None:
+        raise InputError(f"there is no experiment {name!r}: choose one of {', '.join(s.name for s in CATALOGUE)}")
+    if budget not in BUDGETS:
+        raise InputError(f"the budget is smoke, laptop or full, not {budget!r}")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, and a study needs a folder")
+    module: StudyModule = importlib.import_module(study.module)
+    started = time.perf_counter()
+    rows, page = module.run(budget, out, quiet=quiet)
+    result = StudyResult(name, budget, time.perf_counter() - started, rows, page)
+    write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
+    return result
+
+
+def published(experiment: str) -> dict[tuple[str, str], float]:
+    """The published numbers of an experiment: (setting, metric) -> value."""
+    folder = resources.files("probssl.studies") / "published"
+    found = {}
+    with (folder / f"{experiment.split('/')[0]}.csv").open(encoding="utf-8") as file:
+        for entry in csv.DictReader(file):
+            if entry["experiment"] == experiment:
+                found[entry["setting"], entry["metric"]] = float(entry["value"])
+    return found
+
+
+def verdict(
+    value: float | None,
+    spread: float | None,
+    repetitions: int,
+    published_value: float | None,
+    *,
+    higher_is_better: bool = True,
+) -> Verdict:
+    """Compare a mean over repetitions with a published number.
+
+    `matched` when they differ by no more than two standard errors of ours, or 0.01 where that is larger; otherwise
+    `beaten` or `missed` by the metric's direction. Without a published number, or without ours: `not comparable`.
+    """
+    if value is None or published_value is None:
+        return "not comparable"
+    standard_error = (spread or 0.0) / max(repetitions, 1) ** 0.5
+    difference = value - published_value
+    if abs(difference) <= max(2 * standard_error, RESOLUTION):
+        return "matched"
+    return "beaten" if (difference > 0) == higher_is_better else "missed"
