@@ -108,7 +108,7 @@ def _objective(recipe: Recipe, run: Run) -> Objective:
 def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
     if kind == "representation":
         return (
-            f"energies of unrelated pairs vary by {facts.get('contrast', 0.0):.1g} nats (healthy: above "
+            f"energies between points vary by {facts.get('contrast', 0.0):.1g} nats (healthy: above "
             f"{MINIMUM_CONTRAST:g}) and the spread is {facts.get('spread', 0.0):.1g}"
         )
     return f"{facts.get('numerical_rank', 0):.0f} of {recipe.dim} directions carry variance"

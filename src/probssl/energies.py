@@ -22,13 +22,14 @@ def unit(z: Tensor) -> Tensor:
     return z * (z.square().sum(-1, keepdim=True) + tiny).rsqrt()
 
 
-def half_squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """½‖a_i − b_j‖² for all pairs, through one matrix product: [..., n, d], [..., m, d] → [..., n, m]."""
+def half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
+    """½ Σ_k w_k (a_ik − b_jk)² for all pairs, through one matrix product: [..., n, d], [..., m, d] → [..., n, m]."""
     # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
     centre = b.detach().mean(-2, keepdim=True)
     a, b = a - centre, b - centre
-    half_norms = 0.5 * b.square().sum(-1).unsqueeze(-2) + 0.5 * a.square().sum(-1, keepdim=True)
-    return (half_norms - a @ b.mT).clamp_min(0)
+    weighted_a, weighted_b = (a, b) if weights is None else (a * weights, b * weights)
+    half_norms = 0.5 * (b * weighted_b).sum(-1).unsqueeze(-2) + 0.5 * (a * weighted_a).sum(-1, keepdim=True)
+    return (half_norms - weighted_a @ b.mT).clamp_min(0)
 
 
 class Energy(nn.Module, abc.ABC):
@@ -85,8 +86,8 @@ class PNorm(Energy):
 
     def __init__(self, p: float = 1.0) -> None:
         super().__init__()
-        if not p >= 1:
-            raise InputError(f"the p-norm energy needs p of at least 1, not {p:g}")
+        if not 1 <= p < float("inf"):
+            raise InputError(f"the p-norm energy needs a finite p of at least 1, not {p:g}")
         self.p = float(p)
 
     def _power(self, difference: Tensor) -> Tensor:
@@ -142,9 +143,14 @@ class Anisotropic(Energy):
         normalise: bool = False,
     ) -> None:
         super().__init__()
-        start = torch.as_tensor(concentration, dtype=torch.get_default_dtype()).expand(dim).clone()
-        if not bool((start > 0).all()):
-            raise InputError("concentrations must be positive")
+        start = torch.as_tensor(concentration, dtype=torch.get_default_dtype())
+        if start.shape not in ((), (dim,)):
+            raise InputError(
+                f"{dim} dimensions need one concentration or {dim}, not an array of shape {tuple(start.shape)}"
+            )
+        if not bool(((start > 0) & start.isfinite()).all()):
+            raise InputError("concentrations must be positive and finite")
+        start = start.expand(dim).clone()
         raw = start + torch.log(-torch.expm1(-start))  # the inverse of softplus
         self.raw_concentration = nn.Parameter(raw, requires_grad=trainable)
         self.normalise = normalise
@@ -152,16 +158,18 @@ class Anisotropic(Energy):
     @property
     def concentration(self) -> Tensor:
         """The diagonal of Λ, always positive: [d]."""
-        return F.softplus(self.raw_concentration)
-
-    def _scaled(self, z: Tensor) -> Tensor:
-        return (unit(z) if self.normalise else z) * self.concentration.sqrt()
+        positive = F.softplus(self.raw_concentration)
+        return positive.clamp_min(torch.finfo(positive.dtype).tiny)
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
-        return 0.5 * (self._scaled(a) - self._scaled(b)).square().sum(-1)
+        if self.normalise:
+            a, b = unit(a), unit(b)
+        return 0.5 * ((a - b).square() * self.concentration).sum(-1)
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return half_squared_distances(self._scaled(a), self._scaled(b))
+        if self.normalise:
+            a, b = unit(a), unit(b)
+        return half_squared_distances(a, b, self.concentration)
 
     def extra_repr(self) -> str:
         return f"dim={len(self.raw_concentration)}, normalise={self.normalise}"

@@ -208,7 +208,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise KeyboardInterrupt
         if fitted.failure is not None:
             raise NonFiniteLoss(
-                f"{fitted.failure} after {self.n_steps_} steps: lower lr, set clip_norm, or look for extreme values"
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, set clip_norm, or look "
+                "for extreme values"
             )
         for kind, step in self.collapsed_.items():
             warnings.warn(

@@ -54,9 +54,7 @@ class Model:
 
     def embed(self, data: Table | np.ndarray | str | os.PathLike[str]) -> np.ndarray:
         """Representations [n, dim] of rows of a table, of an array in the training data's columns, or of a file."""
-        if isinstance(data, np.ndarray):
-            features = data
-        elif isinstance(data, Table):
+        if isinstance(data, Table):
             features = select_features(data, self.feature_names).features
         else:
             features = load(data, features=self.feature_names).features

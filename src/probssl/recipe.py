@@ -92,6 +92,8 @@ class Recipe:
         for name in ("temperature", "noise", "margin"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive and finite, not {getattr(self, name):g}")
+        if not 1 <= self.p < math.inf:
+            raise InputError(f"p must be at least 1 and finite, not {self.p:g}")
         if not 0 <= self.seed < 2**62:
             raise InputError(f"the seed must be a whole number from 0, not {self.seed}")
         _ = self.plan()  # refuses bad values of the optimisation
@@ -228,6 +230,8 @@ class Recipe:
             return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise InputError(f"there is no recipe at {path}") from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror})") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is not a TOML file ({error})") from error
         except InputError as error:

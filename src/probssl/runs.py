@@ -120,7 +120,7 @@ def train(
         raise InputError(f"{folder} is a file, and a run needs a folder")
     if started and not (resume or overwrite):
         raise InputError(f"{folder} already holds a run: choose another --out, go on with --resume, or --overwrite it")
-    if not started and not overwrite and folder.is_dir() and any(folder.iterdir()):
+    if not started and not overwrite and folder.is_dir() and any(not _ours(path) for path in folder.iterdir()):
         raise InputError(f"{folder} holds other files: choose another --out")
     if started and resume:
         _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
@@ -195,6 +195,11 @@ def assess(
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(table.classes, dtype=str))
     return comparison
+
+
+def _ours(path: Path) -> bool:
+    """Whether a file is what a run killed in its first moments leaves behind."""
+    return path.name == "source.json" or (path.name.startswith(".") and path.suffix == ".partial")
 
 
 def _check_same(stored: Recipe, asked: Recipe) -> None:

@@ -216,7 +216,9 @@ OBJECTIVES: list[ObjectiveMember] = [
         for pair, energy in itertools.product(PAIRS, SYMMETRIC)
     ),
     *(
-        ObjectiveMember(f"{cls.__name__.lower()}-{pair}-{energy.name}", lambda c=cls, e=energy, p=pair: c(e.build(), pair=p))
+        ObjectiveMember(
+            f"{cls.__name__.lower()}-{pair}-{energy.name}", lambda c=cls, e=energy, p=pair: c(e.build(), pair=p)
+        )
         for cls in (SimCLR, Triplet)
         for pair, energy in itertools.product(PAIRS, SYMMETRIC if cls is SimCLR else ENERGIES)
     ),

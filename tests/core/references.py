@@ -69,7 +69,7 @@ def _(energy: Asymmetric, a: Vector, b: Vector) -> float:
     return delta(energy.base, a, b)
 
 
-# --- pairings: a conditional as a list of (weight, mean, covariance) ----------------------------------------------------
+# --- pairings: a conditional as a list of (weight, mean, covariance) --------------------------------------------------
 
 GaussianComponents = list[tuple[float, np.ndarray, np.ndarray]]
 

@@ -77,7 +77,7 @@ def batch(x: Tensor, x_aug: Tensor, score: Tensor | None = None) -> Views:
     return Views(x, x_aug.unsqueeze(0), score=None if score is None else score.unsqueeze(0))
 
 
-# --- laws of every member -----------------------------------------------------------------------------------------------
+# --- laws of every member ---------------------------------------------------------------------------------------------
 
 
 @every_objective
@@ -193,7 +193,7 @@ def test_finite_for_finite_input(member: ObjectiveMember) -> None:
                 assert value.grad is None or value.grad.isfinite().all(), (place, dtype, name)
 
 
-# --- the values of a constant encoder -----------------------------------------------------------------------------------
+# --- the values of a constant encoder ---------------------------------------------------------------------------------
 
 
 def constant_value(objective: Objective, views: Views) -> float | None:
@@ -243,11 +243,13 @@ def test_snl_of_a_constant_encoder_is_least_without_bias(value: float) -> None:
 SOME_VIEWS = GaussianNoise(0.5)(normal(ROWS, INPUT), Needs(augmented=2, score=True), generator(1))
 
 
-# --- identities of the contrastive family -------------------------------------------------------------------------------
+# --- identities of the contrastive family -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("candidates", ["batch", "batch-negatives", "given"])
-@pytest.mark.parametrize("energy", [Cosine(0.5), Asymmetric(Euclidean(), predictor=nn.Linear(2, 2).double())])
+@pytest.mark.parametrize(
+    "energy", [Cosine(0.5), Asymmetric(Euclidean(), predictor=seeded(0, lambda: nn.Linear(2, 2)).double())]
+)
 def test_the_symmetric_anchor_is_the_mean_of_both(candidates: str, energy: Energy) -> None:
     views = dataclasses.replace(SOME_VIEWS, negatives=normal(ROWS, NEGATIVES, INPUT, seed=5))
     values = {
@@ -255,7 +257,7 @@ def test_the_symmetric_anchor_is_the_mean_of_both(candidates: str, energy: Energ
         for anchor in ANCHORS
     }
     assert values["symmetric"] == pytest.approx(0.5 * (values["augmented"] + values["original"]), rel=1e-12)
-    assert values["augmented"] != pytest.approx(values["original"], rel=1e-3)
+    assert abs(values["augmented"] - values["original"]) > 1e-6
 
 
 @pytest.mark.parametrize("energy", each(SYMMETRIC))
@@ -326,7 +328,7 @@ def test_infonce_bounds_the_mutual_information(rows: int, published: float) -> N
     assert values.mean().item() == pytest.approx(published, abs=4 * error.item() + 0.02)
 
 
-# --- learnt normalisers -------------------------------------------------------------------------------------------------
+# --- learnt normalisers -----------------------------------------------------------------------------------------------
 
 
 def log_normalisers(energy: Energy, encoder: nn.Module, views: Views) -> Tensor:
@@ -521,7 +523,7 @@ def test_the_limit_of_nce_in_the_line_world() -> None:
     assert error < 0.02
 
 
-# --- Fisher -------------------------------------------------------------------------------------------------------------
+# --- Fisher -----------------------------------------------------------------------------------------------------------
 
 NOISE = torch.tensor([[0.5, 0.1, 0.0], [0.1, 0.8, -0.2], [0.0, -0.2, 0.6]], dtype=torch.float64)
 
@@ -585,7 +587,7 @@ def test_fisher_trains_through_the_slope_of_the_energy() -> None:
     torch.testing.assert_close(gram, NOISE.inverse(), rtol=1e-3, atol=1e-3)
 
 
-# --- Spectral -----------------------------------------------------------------------------------------------------------
+# --- Spectral ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pair", ["original", "augmented"])
@@ -625,7 +627,7 @@ def test_the_spectral_optimum_holds_when_the_two_sides_differ_in_distribution() 
     assert bound is None or bound <= value + 1e-9
 
 
-# --- SimSiam ------------------------------------------------------------------------------------------------------------
+# --- SimSiam ----------------------------------------------------------------------------------------------------------
 
 
 def slopes(objective: Objective) -> tuple[Tensor, Tensor]:
@@ -652,9 +654,7 @@ def test_simsiam_with_a_blind_predictor_moves_only_by_its_targets() -> None:
             return torch.ones_like(embedding) + 0 * embedding
 
     assert all(torch.equal(slope, torch.zeros_like(slope)) for slope in slopes(SimSiam(EMBEDDING, predictor=Blind())))
-    assert all(
-        slope.abs().max() > 1e-3 for slope in slopes(SimSiam(EMBEDDING, predictor=Blind(), stop_gradient=False))
-    )
+    assert all(slope.abs().max() > 1e-3 for slope in slopes(SimSiam(EMBEDDING, predictor=Blind(), stop_gradient=False)))
 
 
 @pytest.mark.parametrize("head", ["default", "smooth"])
@@ -672,7 +672,7 @@ def test_simsiam_gradient_is_that_of_frozen_targets(head: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])
@@ -721,7 +721,7 @@ def test_needs() -> None:
     assert Fisher().needs == Needs(augmented=1, score=True)
 
 
-# --- bad arguments ------------------------------------------------------------------------------------------------------
+# --- bad arguments ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_a_loaded_pairing_is_the_one_that_was_saved(one, other) -> None:
     assert torch.equal(loaded.score(x_aug, x), saved.score(x_aug, x))
 
 
-# --- little noise: where the naive formula overflows --------------------------------------------------------------------
+# --- little noise: where the naive formula overflows ------------------------------------------------------------------
 
 
 def exact_mask_score(x: float, x_aug: float, keep: float, noise: float) -> float:
@@ -281,7 +281,7 @@ def test_single_precision_with_little_noise(size: float) -> None:
         assert close.double().mean() > 0.99  # a hair's breadth between two maps may fall on either side
 
 
-# --- the published mask score, corrected --------------------------------------------------------------------------------
+# --- the published mask score, corrected ------------------------------------------------------------------------------
 
 
 def printed_mask_score(x: Tensor, x_aug: Tensor, keep: float, noise: float) -> Tensor:

@@ -62,7 +62,7 @@ def representation(encoder: nn.Module) -> nn.Module:
 def seeded(seed: int, build: Callable[[], ModuleT]) -> ModuleT:
     """`build()` with initial weights that depend on `seed` alone; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return build()
 
 
@@ -70,9 +70,10 @@ def seeded(seed: int, build: Callable[[], ModuleT]) -> ModuleT:
 def encode(encoder: nn.Module, x: Tensor, *, batch_size: int = 8192) -> Tensor:
     """Representations of all rows of x, in evaluation mode, batch by batch; the mode is restored afterwards."""
     module = representation(encoder)
-    was_training = module.training
+    training = [part for part in module.modules() if part.training]
     module.eval()
     try:
-        return torch.cat([module(part) for part in x.split(batch_size)])
+        return torch.cat([module(rows) for rows in x.split(batch_size)])
     finally:
-        module.train(was_training)
+        for part in training:
+            part.training = True

@@ -21,6 +21,9 @@ class Terms(Mapping[str, Tensor]):
 
     def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
         self._values = values
+        if not weights.keys() <= values.keys():
+            unknown = ", ".join(sorted(weights.keys() - values.keys()))
+            raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(values)}")
         parts = [value * weights[name] if name in weights else value for name, value in values.items()]
         total = parts[0]
         for part in parts[1:]:
@@ -102,6 +105,8 @@ class PairObjective(Objective):
 
     def embed_pair(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
         """Embeddings of the two sides of every positive pair: [n, m] and [n, m]."""
+        if len(views.augmented) < self.needs.augmented:
+            raise InputError(f"pair='augmented' needs two augmented views, and there is {len(views.augmented)}")
         if self.pair == "augmented":
             first, second = views.augmented[0], views.augmented[1]
         else:
@@ -113,5 +118,6 @@ class PairObjective(Objective):
 
 def off_diagonal_mean(matrix: Tensor) -> Tensor:
     """Mean of the n(n − 1) entries off the diagonal of an [n, n] matrix."""
-    n = matrix.shape[-1]
-    return (matrix.sum() - matrix.diagonal().sum()) / (n * (n - 1))
+    n = len(matrix)
+    # Without the first entry, rows of n + 1 end on the diagonal: the entries themselves, so that nothing cancels.
+    return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -28,8 +29,8 @@ class Triplet(PairObjective):
     }
 
     def __init__(self, energy: Energy | None = None, *, margin: float = 1.0, pair: Pair = "original") -> None:
-        if not margin > 0:
-            raise InputError(f"the margin must be positive, not {margin:g}")
+        if not 0 < margin < math.inf:
+            raise InputError(f"the margin must be positive and finite, not {margin:g}")
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
         self.margin = margin
 
@@ -46,8 +47,9 @@ class Spectral(PairObjective):
     """L = −2 E[z⁺ᵀz̃⁺] + E_{i≠j}[(z_iᵀz̃_j)²] on the sphere ‖z‖² = μ   (HaoChen et al., 2021; Siamese-EBM Eq. 42).
 
     Fits p(x, x̃)/(p(x)p(x̃)) by zᵀz̃ in least squares (up to a constant), so it needs no normaliser. μ is
-    `squared_radius`, 10 as in Siamese-EBM. Terms: `alignment` ≥ −2μ and `uniformity` ≥ μ²/m in expectation, so the loss
-    cannot go below μ²/m − 2μ on average; a constant encoder gives μ² − 2μ. Collapse: none of the representation.
+    `squared_radius`, 10 as in Siamese-EBM. A constant encoder gives μ² − 2μ. In expectation the loss is at least −m,
+    since the density ratio has no singular value above 1; when both sides have one distribution (`pair="augmented"`)
+    `uniformity` is at least μ²/m and so the loss at least μ²/m − 2μ. Collapse: none of the representation.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -55,8 +57,8 @@ class Spectral(PairObjective):
     }
 
     def __init__(self, *, squared_radius: float = 10.0, pair: Pair = "augmented") -> None:
-        if not squared_radius > 0:
-            raise InputError(f"the squared radius must be positive, not {squared_radius:g}")
+        if not 0 < squared_radius < math.inf:
+            raise InputError(f"the squared radius must be positive and finite, not {squared_radius:g}")
         super().__init__(Cosine(temperature=1 / squared_radius), pair=pair)
         self.squared_radius = squared_radius
 
@@ -69,7 +71,7 @@ class Spectral(PairObjective):
         }
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
-        return self.squared_radius**2 / dim - 2 * self.squared_radius
+        return -float(dim) if self.pair == "original" else self.squared_radius**2 / dim - 2 * self.squared_radius
 
 
 class SimSiam(PairObjective):

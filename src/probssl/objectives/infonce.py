@@ -120,7 +120,7 @@ class InfoNCE(PairObjective):
 
 
 class SimCLR(InfoNCE):
-    """NT-Xent (Chen et al., 2020): InfoNCE over 2n − 1 candidates with both views as anchors.
+    """NT-Xent: L = mean over all 2n views a of δ(a, a⁺) + log Σ_{c≠a} e^{−δ(a, c)}   (Chen et al., 2020).
 
     The positive stays in the denominator; the variant without it is the decoupled loss (CL-ICA calls that SimCLR).
     `pair="augmented"` is the published form for images; on tables Siamese-EBM uses `pair="original"`.

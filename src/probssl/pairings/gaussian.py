@@ -33,8 +33,11 @@ class _LinearGaussian(Pairing):
             root = torch.as_tensor(std, dtype=_floating(std))
             if root.ndim > 1 or not bool((root > 0).all()) or not bool(root.isfinite().all()):
                 raise InputError("noise standard deviations must be positive and finite, one number or one a feature")
+        shift = torch.as_tensor(mean, dtype=_floating(mean))
+        if not bool(shift.isfinite().all()):
+            raise InputError("the mean of the noise must be finite")
         self.register_buffer("noise_root", root)
-        self.register_buffer("noise_mean", torch.as_tensor(mean, dtype=_floating(mean)))
+        self.register_buffer("noise_mean", shift)
 
     def _noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
         white = standard_normal(like, generator)
@@ -65,7 +68,7 @@ class _LinearGaussian(Pairing):
         size = math.prod(residual.shape[d] for d in dims)
         root = self.noise_root.to(residual.dtype)
         if root.ndim == 2:
-            log_det = root.diagonal().log().sum()
+            log_det = root.diagonal().log().sum() * (size / residual.shape[-1])
         else:
             log_det = root.log().expand(residual.shape[-1]).sum() * (size / residual.shape[-1])
         return -0.5 * self._whiten(residual).square().sum(dims) - log_det - 0.5 * size * math.log(2 * math.pi)
@@ -134,10 +137,9 @@ class LinearMixture(_LinearGaussian):
         maps = torch.as_tensor(maps, dtype=_floating(maps))
         if maps.ndim != 3 or maps.shape[1] != maps.shape[2]:
             raise InputError(f"linear maps come as one array [K, d, d], this one has shape {tuple(maps.shape)}")
-        chosen = torch.ones(len(maps)) if weights is None else torch.as_tensor(weights)
-        chosen = chosen.to(maps.dtype)
-        if chosen.shape != (len(maps),) or not bool((chosen > 0).all()):
-            raise InputError(f"{len(maps)} linear maps need {len(maps)} positive weights")
+        chosen = torch.as_tensor([1.0] * len(maps) if weights is None else weights, dtype=torch.float64)
+        if chosen.shape != (len(maps),) or not bool(((chosen > 0) & chosen.isfinite()).all()):
+            raise InputError(f"{len(maps)} linear maps need {len(maps)} positive, finite weights")
         self.register_buffer("maps", maps)
         self.register_buffer("log_weights", (chosen / chosen.sum()).log())
         self._register_noise(std, mean, covariance)

@@ -34,16 +34,11 @@ class MaskAndNoise(Pairing):
             raise InputError("the noise scale must be positive and finite, one number or one a feature")
         self.register_buffer("preservation", keep)
         self.register_buffer("noise", scale)
-        self._scalars = (float(keep), float(scale)) if keep.ndim == scale.ndim == 0 else None
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        noise = standard_normal(x, generator)
-        if self._scalars is not None:  # plain numbers spare the cast and the broadcast
-            keep, scale = self._scalars
-            mask = torch.empty_like(x).bernoulli_(keep, generator=generator)
-            return torch.addcmul(noise.mul_(scale), mask, x)
-        mask = torch.bernoulli(self.preservation.to(x.dtype).expand_as(x), generator=generator)
-        return torch.addcmul(noise.mul_(self.noise.to(x.dtype)), mask, x)
+        noise = standard_normal(x, generator).mul_(self.noise)
+        mask = torch.empty_like(x).bernoulli_(self.preservation, generator=generator)
+        return torch.addcmul(noise, mask, x)
 
     def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
         keep, scale = self.preservation.to(x.dtype), self.noise.to(x.dtype)

@@ -25,6 +25,12 @@ class CheckpointFolder:
         """The checkpoints on disk, oldest first."""
         return sorted(self.folder.glob("step-*.safetensors"))
 
+    def clean(self, *, keep_checkpoints: bool) -> None:
+        """Remove what a killed run left half written and, for a fresh start, the checkpoints."""
+        stale = list(self.folder.glob(".step-*.partial"))
+        for path in stale if keep_checkpoints else [*stale, *self.paths()]:
+            path.unlink(missing_ok=True)
+
     def save(self, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> Path:
         """Write the checkpoint of `step`, then drop all but the newest two."""
         path = self.folder / f"step-{step:08d}.safetensors"
@@ -39,7 +45,10 @@ class CheckpointFolder:
         if not paths:
             return None
         try:
-            return load_tensors(paths[-1])
+            tensors, metadata = load_tensors(paths[-1])
+            if "identity" not in metadata:
+                raise CheckpointError(f"{paths[-1]} is not a checkpoint")
+            return tensors, metadata
         except CheckpointError as error:
             way_out = (
                 f"delete it and resume again from the one before it, {paths[-2].name}"

@@ -60,7 +60,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is damaged and cannot be read ({_one_line(error)})") from error
     if "probssl" not in header or "sha256" not in header:
@@ -68,6 +68,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if _digest(tensors, header["probssl"]) != header["sha256"]:
         raise CheckpointError(f"{path} does not match its checksum: it was changed after it was written")
     return tensors, json.loads(header["probssl"])
+
+
+def fingerprint(tensor: Tensor) -> str:
+    """A short hash of a tensor's type, shape and values."""
+    return _digest({"": tensor.detach().cpu()}, "")[:16]
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:

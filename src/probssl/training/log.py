@@ -20,7 +20,9 @@ class RunLog:
         if path is None:
             return
         if resume_at is not None and path.is_file():
-            self.rows = [row for row in read_log(path) if row["step"] <= resume_at]
+            # A failure is not carried over: if it happens again it is logged again.
+            kept = (row for row in read_log(path) if row["step"] <= resume_at)
+            self.rows = [row for row in kept if row.get("event") != "failure"]
         write_text(path, "".join(_line(row) for row in self.rows))
 
     def append(self, row: dict[str, Any]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
+import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,10 +24,11 @@ from probssl.pairings.views import Pairing
 from probssl.training import checkpoints
 from probssl.training.batches import BatchStream
 from probssl.training.checkpoints import CheckpointFolder
+from probssl.training.files import fingerprint
 from probssl.training.log import RunLog
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
-from probssl.training.watch import MEANING, SAMPLE_ROWS, CollapseWatch
+from probssl.training.watch import MEANING, SAMPLE_ROWS, CollapseWatch, Look
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Fitted:
     history: list[dict[str, Any]]  # the rows of the log
     collapsed: dict[str, int]  # kind of collapse still standing at the end -> step at which it set in
     interrupted: bool
-    failure: str | None  # why training stopped early, when the loss was not finite
+    failure: str | None  # why training stopped early, when a number was not finite
 
     @property
     def healthy(self) -> bool:
@@ -64,7 +66,7 @@ def fit(
     One seed decides batches, augmentations and any randomness inside the modules; the global random state is left as
     it was. With `out`, a log (`log.jsonl`) and checkpoints go there, and `resume=True` goes on from the newest
     checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C and SIGTERM stop
-    between two steps with a checkpoint. A non-finite loss stops training before it touches the weights.
+    between two steps with a checkpoint. A non-finite loss or gradient stops training before it touches the weights.
     """
     plan = TrainingPlan() if plan is None else plan
     reporter = Reporter() if reporter is None else reporter
@@ -104,6 +106,7 @@ class _Run:
         self.folder = None if out is None else CheckpointFolder(out / "checkpoints")
         self.step = 0
         self.seconds = 0.0
+        self.resumed = False
         self.log = RunLog(None)
 
     def begin(self, resume: bool) -> None:
@@ -113,25 +116,27 @@ class _Run:
         found = self.folder.load_latest() if resume and self.folder is not None else None
         if found is not None:
             self._restore(*found)
-        elif self.folder is not None:
-            for stale in self.folder.paths():
-                stale.unlink()
+        if self.folder is not None:
+            self.folder.clean(keep_checkpoints=found is not None)
         if self.out is not None:
             self.log = RunLog(self.out / "log.jsonl", resume_at=self.step if found else None)
-        if found is None and self.folder is not None:
-            self.save()
+        self.resumed = found is not None
 
-    def _identity(self) -> dict[str, Any]:
-        """What must be the same for a checkpoint to belong to this run."""
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to belong to this run; taken before the first step."""
         plan = dataclasses.asdict(self.plan)
         for cosmetic in ("checkpoint_every", "log_every"):
             del plan[cosmetic]
         return {
-            "plan": plan,
+            **plan,
             "seed": self.seed,
             "rows": len(self.data),
-            "data": hashlib.sha256(self.data.cpu().contiguous().numpy().tobytes()).hexdigest()[:16],
-            "objective": type(self.objective).__name__,
+            **describe("objective", self.objective),
+            **describe("encoder", self.encoder),
+            **describe("pairing", self.pairing),
+            **{f"pairing.{name}": _shown(value) for name, value in self.pairing.state_dict().items()},
+            "data": fingerprint(self.data),
         }
 
     def save(self) -> None:
@@ -150,7 +155,7 @@ class _Run:
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
         metadata = {
-            "identity": self._identity(),
+            "identity": self.identity,
             "batches": position,
             "watch": self.watch.state(),
             "seconds": self.seconds,
@@ -158,10 +163,12 @@ class _Run:
         self.folder.save(self.step, tensors, metadata)
 
     def _restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        mine, theirs = self._identity(), metadata["identity"]
-        for key, value in {**mine, **mine["plan"]}.items():
-            other = theirs["plan"].get(key) if key in mine["plan"] else theirs.get(key)
-            if key != "plan" and other != value:
+        mine, theirs = self.identity, metadata["identity"]
+        for key in {**mine, **theirs}:
+            value, other = mine.get(key), theirs.get(key)
+            if other != value and key == "data":
+                raise CheckpointError("the checkpoint was trained on other data: the values differ")
+            if other != value:
                 raise CheckpointError(f"the checkpoint was trained with {key} = {other}, this run has {key} = {value}")
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
@@ -185,32 +192,36 @@ class _Run:
         self.encoder.train()
         self.objective.train()
         reporter.start(plan.steps, self.step)
-        if self.step == 0:
-            self._look(reporter)
-        while self.step < plan.steps and not stop.is_set():
-            terms = self._forward()
-            last = self.step + 1 == plan.steps
-            log_now = (self.step + 1) % log_interval == 0 or last
-            try:
+        if not self.resumed:
+            self._look(reporter)  # before the checkpoint, which carries what was seen
+            self.save()
+        try:
+            while self.step < plan.steps and not stop.is_set():
+                terms = self._forward()
+                last = self.step + 1 == plan.steps
+                log_now = (self.step + 1) % log_interval == 0 or last
                 if every_step or log_now:
                     terms.check_finite()
-            except NonFiniteLoss as error:
-                failure = str(error)
-                break
-            self._update(terms.total)
-            self.step += 1
-            reporter.advance(self.step)
-            if log_now:
-                self.seconds = time.perf_counter() - started
-                self._look(reporter, terms.numbers())
-            if self.step % checkpoint_interval == 0 and not last:
-                self.save()
+                self._update(terms.total, check=every_step or log_now)
+                self.step += 1
+                reporter.advance(self.step)
+                if log_now:
+                    self.seconds = time.perf_counter() - started
+                    seen = self._look(reporter, terms.numbers())
+                    if last and not seen.finite:
+                        raise NonFiniteLoss("the representation is not finite")
+                if self.step % checkpoint_interval == 0 and not last:
+                    self._check_weights()
+                    self.save()
+            self._check_weights()
+        except NonFiniteLoss as error:
+            failure = str(error)
         self.seconds = time.perf_counter() - started
         if failure is not None:
             self._event({"event": "failure"}, f"step {self.step}: {failure}", reporter)
-        interrupted = self.step < plan.steps and failure is None
-        if failure is None:
+        else:
             self.save()
+        interrupted = self.step < plan.steps and failure is None
         return Fitted(self.step, self.seconds, self.log.rows, dict(self.watch.standing), interrupted, failure)
 
     def _forward(self) -> Any:
@@ -219,24 +230,34 @@ class _Run:
         views.index = index
         return self.objective(self.encoder, views)
 
-    def _update(self, loss: Tensor) -> None:
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+
+    def _check_weights(self) -> None:
+        """An update can overflow though its gradient is finite; such weights must not reach a file."""
+        if not all(bool(parameter.isfinite().all()) for parameter in self._parameters()):
+            raise NonFiniteLoss("the weights are not finite after the last update")
+
+    def _update(self, loss: Tensor, check: bool) -> None:
         factor = self.plan.rate_factor(self.step)
         for group, rate in zip(self.optimiser.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         self.optimiser.zero_grad()
         loss.backward()
+        parameters = self._parameters()
+        if check:
+            _check_gradients(parameters, loss)
         if self.plan.clip_norm is not None:
-            parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
             torch.nn.utils.clip_grad_norm_(parameters, self.plan.clip_norm)
         self.optimiser.step()
 
-    def _look(self, reporter: Reporter, numbers: dict[str, float] | None = None) -> None:
+    def _look(self, reporter: Reporter, numbers: dict[str, float] | None = None) -> Look:
         seen, news = self.watch.inspect(self.encoder, self.step)
         row = {
             "step": self.step,
             "seconds": round(self.seconds, 3),
             **(numbers or {}),
-            "learning_rate": self.optimiser.param_groups[0]["lr"],
+            "learning_rate": self.base_rates[0] * self.plan.rate_factor(max(self.step - 1, 0)),
             **seen.numbers(),
         }
         self.log.append(row)
@@ -244,10 +265,45 @@ class _Run:
         for event, kind in news:
             outcome = "" if event == "collapse" else "recovered from "
             self._event({"event": event, "kind": kind}, f"step {self.step}: {outcome}{MEANING[kind]}", reporter)
+        return seen
 
     def _event(self, event: dict[str, str], message: str, reporter: Reporter) -> None:
         self.log.append({"step": self.step, **event, "message": message})
         reporter.warn(message)
+
+
+def describe(name: str, module: nn.Module) -> dict[str, str]:
+    """Every part of a module with its settings (not its weights): path -> `Class(setting=value, …)`."""
+    described = {}
+    for path, part in module.named_modules(prefix=name):
+        if type(part).__module__.startswith("torch."):
+            settings = part.extra_repr()
+        else:
+            public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
+            settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if _plain(value))
+        described[path] = f"{type(part).__name__}({settings})"
+    return described
+
+
+def _shown(tensor: Tensor) -> float | str:
+    return tensor.item() if tensor.numel() == 1 else fingerprint(tensor)
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_plain(entry) for entry in value)
+    if isinstance(value, dict):
+        return all(_plain(entry) for pair in value.items() for entry in pair)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _check_gradients(parameters: list[Tensor], loss: Tensor) -> None:
+    """Raise `NonFiniteLoss` when a finite loss has a gradient that is not."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if math.isfinite(sum(gradient.sum().item() for gradient in gradients)):
+        return
+    if not all(bool(gradient.isfinite().all()) for gradient in gradients):  # a sum can overflow by itself
+        raise NonFiniteLoss(f"the gradient of the loss is not finite (loss = {loss.item():.4g})")
 
 
 def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan) -> torch.optim.Optimizer:
@@ -289,4 +345,4 @@ def _interruptible() -> Iterator[threading.Event]:
         yield stop
     finally:
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python

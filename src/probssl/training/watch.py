@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from probssl.encoders import encode
+from probssl.encoders import WithHead, encode
 from probssl.energies import Energy
 from probssl.metrics.rank import rankme, spectra
 
@@ -15,7 +16,7 @@ SAMPLE_ROWS = 512
 """Representations looked at each time."""
 
 MINIMUM_CONTRAST = 1e-2
-"""Standard deviation of δ over unrelated pairs, in nats, below which the model tells no two points apart."""
+"""Standard deviation of δ over pairs of points, in nats, below which the model tells no two of them apart."""
 
 MINIMUM_SPREAD = 1e-3
 """Root of total variance over mean squared norm below which the representation is a constant."""
@@ -43,6 +44,11 @@ class Look:
     contrast: float
     collapsed: tuple[str, ...]
 
+    @property
+    def finite(self) -> bool:
+        """Whether the representation was made of finite numbers; if not, nothing else was measured."""
+        return math.isfinite(self.spread)
+
     def numbers(self) -> dict[str, float]:
         """The measurements, for the log."""
         return {
@@ -57,18 +63,22 @@ class Look:
 def look(representations: Tensor, energy: Energy, embeddings: Tensor | None = None) -> Look:
     """Measure a sample of representations [n, m] and say which collapses it shows.
 
-    - `representation`: the energies of unrelated pairs do not vary (standard deviation under 0.01 nats), so that
-      q(x | x̃) = p(x) whatever x̃ is; or the code itself is constant (spread under 0.001).
+    - `representation`: energies do not vary (standard deviation under 0.01 nats over every point with itself and with
+      an unrelated one), so that q(x | x̃) = p(x) whatever x̃ is; or the code itself is constant (spread under 0.001).
     - `dimension`: at most half of the min(n − 1, m) available directions carry any variance (1e-5 of the largest).
+
+    `embeddings` are what the energy compares, where a projection head makes them differ from the representations.
     """
+    if not bool(representations.isfinite().all()):
+        return Look(math.nan, math.nan, 0, math.nan, math.nan, ())
     embeddings = representations if embeddings is None else embeddings
     z = representations.double()
     array = z.cpu().numpy()
     spectrum = spectra(array)
     power = z.square().sum(1).mean().item()
     spread = (float(spectrum.eigenvalues.sum()) / power) ** 0.5 if power > 0 else 0.0
-    unrelated = energy.paired(embeddings, embeddings.roll(1, 0))
-    contrast = unrelated.double().std().item() if len(embeddings) > 1 else 0.0
+    related, unrelated = (energy.paired(embeddings, embeddings.roll(shift, 0)) for shift in (0, 1))
+    contrast = torch.cat([related, unrelated]).double().std().item()
     available = min(array.shape[0] - 1, array.shape[1])
     collapsed = []
     if contrast < MINIMUM_CONTRAST or spread < MINIMUM_SPREAD:
@@ -97,7 +107,11 @@ class CollapseWatch:
     @torch.no_grad()
     def inspect(self, encoder: nn.Module, step: int) -> tuple[Look, list[tuple[str, str]]]:
         """One look, and what is newly announced by it: pairs of `collapse` or `recovery` and the kind."""
-        seen = look(encode(encoder, self.sample), self.energy)
+        representations = encode(encoder, self.sample)
+        embeddings = encode(encoder.head, representations) if isinstance(encoder, WithHead) else None
+        seen = look(representations, self.energy, embeddings)
+        if not seen.finite:
+            return seen, []
         news = []
         for kind in MEANING:
             streak = self._streaks.get(kind, 0)

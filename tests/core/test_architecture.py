@@ -1,0 +1,187 @@
+"""The shape of the house: who may import whom, what is never imported, and what every public class must say."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import probssl
+from probssl import energies, objectives, pairings
+from probssl.energies import Energy
+from probssl.objectives import Objective
+from probssl.pairings import Pairing
+
+from .members import ENERGIES, OBJECTIVES, PAIRINGS
+
+SOURCE = Path(probssl.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+ANYTHING = None
+ALLOWED: dict[str, set[str] | None] = {
+    "errors": set(),
+    "pairings": {"errors"},
+    "encoders": {"errors"},
+    "energies": {"errors"},
+    "samplers": {"errors"},
+    "metrics": {"errors"},
+    "theory": {"errors"},
+    "data": {"errors"},
+    "worlds": {"pairings", "errors"},
+    "objectives": {"pairings", "energies", "encoders", "samplers", "errors"},
+    "training": {"objectives", "encoders", "energies", "pairings", "metrics", "errors"},
+    "report": {"metrics", "data", "training", "runs", "doctor", "evaluation", "errors"},
+    "estimators": ANYTHING,
+    "recipe": ANYTHING,
+    "runs": ANYTHING,
+    "model": ANYTHING,
+    "evaluation": ANYTHING,
+    "doctor": ANYTHING,
+    "studies": ANYTHING,
+    "cli": ANYTHING,
+    "__main__": ANYTHING,
+    "__init__": ANYTHING,  # lazily, as the test of `import probssl` below makes sure
+}
+DOWNSTREAM_ONLY = {
+    "studies": {"studies", "cli", "__main__", "__init__"},
+    "cli": {"cli", "__main__"},
+    "__main__": {"__main__"},
+}
+"""Rooms that only these may import, whatever else these may."""
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a module; packages keep their `__init__`."""
+    return ".".join(("probssl", *path.relative_to(SOURCE).with_suffix("").parts))
+
+
+def room_of(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports when it runs, wherever in the file it does so, by its full dotted name."""
+    package = name_of(path).split(".")[:-1]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
+    rooms = {room_of(name_of(module)) for module in MODULES}
+    for line, name in imports(path):
+        if name.startswith("probssl.") and room_of(name) in rooms:
+            yield line, room_of(name)  # neither `import probssl` nor `from probssl import __version__` enters a room
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_run_one_way(path: Path) -> None:
+    room = room_of(name_of(path))
+    assert room in ALLOWED, f"{room} is a new room: say in this test what it may import"
+    allowed = ALLOWED[room]
+    wrong = [
+        f"{path.name}:{line} imports {other}"
+        for line, other in imported_rooms(path)
+        if other != room
+        and ((allowed is not None and other not in allowed) or room not in DOWNSTREAM_ONLY.get(other, {room}))
+    ]
+    assert not wrong, f"{room} may not do that: {'; '.join(wrong)}"
+
+
+def test_the_reader_of_imports_reads_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "room"
+    folder.mkdir()
+    file = folder / "module.py"
+    file.write_text(
+        "import a.b\nfrom probssl.c import d\nfrom . import e\nfrom ..f import g\n"
+        "def late():\n    import h\n    importlib.import_module('i.j')\n"
+    )
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    expected = ["a.b", "probssl.c.d", "probssl.room.e", "probssl.f.g", "h", "i.j"]
+    assert sorted(name for _, name in imports(file)) == sorted(expected)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_torchvision_is_never_imported(path: Path) -> None:
+    assert not [line for line, name in imports(path) if name.split(".")[0] == "torchvision"]
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, probssl; print(sorted({'torch', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(SOURCE.parent), "PATH": ""},
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def public_classes(module, base: type) -> list[type]:
+    found = [value for name, value in vars(module).items() if inspect.isclass(value) and not name.startswith("_")]
+    return [value for value in found if issubclass(value, base) and not inspect.isabstract(value)]
+
+
+PUBLIC = [
+    *public_classes(energies, Energy),
+    *public_classes(pairings, Pairing),
+    *public_classes(objectives, Objective),
+]
+
+
+@pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
+def test_docstrings_give_a_formula(cls: type) -> None:
+    text = cls.__dict__.get("__doc__") or ""
+    assert " = " in text or "∝" in text, f"{cls.__name__} does not say what it computes"
+
+
+def concrete(base: type) -> set[type]:
+    """All concrete classes of a family that the library defines, exported or not."""
+    found = set()
+    for cls in base.__subclasses__():
+        if cls.__module__.startswith("probssl."):
+            found |= concrete(cls)
+            if not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
+                found.add(cls)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("base", "members"), [(Energy, ENERGIES), (Pairing, PAIRINGS), (Objective, OBJECTIVES)], ids=lambda v: ""
+)
+def test_every_class_is_in_the_catalogue(base: type, members: list) -> None:
+    missing = concrete(base) - {type(member.built()) for member in members}
+    assert not missing, f"add to tests/core/members.py: {', '.join(sorted(cls.__name__ for cls in missing))}"
+
+
+def test_members_have_names_of_their_own() -> None:
+    for members in (ENERGIES, PAIRINGS, OBJECTIVES):
+        names = [member.name for member in members]
+        assert len(set(names)) == len(names)

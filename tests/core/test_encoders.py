@@ -1,0 +1,130 @@
+"""Encoders: shapes, seeds that leave the world as it was, and representations that do not depend on batching."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from probssl.encoders import MLP, WithHead, encode, representation, seeded
+from probssl.errors import InputError
+
+from .members import normal
+
+
+@pytest.mark.parametrize("sizes", [[3, 2], [3, 6, 2], (4, 8, 8, 1)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_mlp_shapes(sizes: list[int], bias: bool, batch_norm: bool) -> None:
+    encoder = MLP(sizes, bias=bias, batch_norm=batch_norm)
+    assert encoder(torch.zeros(5, sizes[0])).shape == (5, sizes[-1])
+    assert encoder.sizes == tuple(sizes)
+    linear = [layer for layer in encoder if isinstance(layer, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == list(itertools.pairwise(sizes))
+    assert all((layer.bias is not None) == bias for layer in linear)
+    assert isinstance(encoder[-1], nn.Linear)
+    assert sum(isinstance(layer, nn.BatchNorm1d) for layer in encoder) == (len(sizes) - 2 if batch_norm else 0)
+
+
+def test_mlp_formula() -> None:
+    encoder = seeded(0, lambda: MLP([3, 6, 2])).double()
+    first, second = encoder[0], encoder[2]
+    x = normal(5, 3)
+    hidden = (x @ first.weight.mT + first.bias).clamp_min(0)
+    torch.testing.assert_close(encoder(x), hidden @ second.weight.mT + second.bias)
+
+
+def test_mlp_of_two_sizes_is_linear() -> None:
+    encoder = seeded(0, lambda: MLP([3, 2], bias=False)).double()
+    x, y = normal(5, 3), normal(5, 3, seed=1)
+    torch.testing.assert_close(encoder(2 * x - y), 2 * encoder(x) - encoder(y))
+
+
+def test_batch_statistics_without_running_averages_are_no_state() -> None:
+    encoder = MLP([3, 4, 2], batch_norm=True, track_running_stats=False)
+    assert not list(encoder.buffers())
+    x = normal(8, 3, dtype=torch.float32)
+    assert torch.equal(encoder(x), encoder.eval()(x))
+
+
+@pytest.mark.parametrize("sizes", [[], [3], [3, 0, 2], [-1, 2]])
+def test_bad_sizes(sizes: list[int]) -> None:
+    with pytest.raises(InputError) as error:
+        MLP(sizes)
+    assert "\n" not in str(error.value)
+
+
+def test_seeded_is_reproducible_and_leaves_the_global_state_alone() -> None:
+    torch.manual_seed(5)
+    before, elsewhere = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    one, same, other = (seeded(seed, lambda: MLP([3, 6, 2])) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == elsewhere).all()  # noqa: NPY002
+    for a, b, c in zip(one.parameters(), same.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+    torch.manual_seed(6)
+    again = seeded(1, lambda: MLP([3, 6, 2]))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
+
+
+def test_seeded_restores_the_global_state_after_an_error() -> None:
+    before = torch.get_rng_state()
+
+    def fail() -> nn.Module:
+        torch.rand(3)
+        raise InputError("no")
+
+    with pytest.raises(InputError):
+        seeded(1, fail)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_head_is_trained_and_left_out_of_the_representation() -> None:
+    backbone, head = MLP([3, 4]), MLP([4, 2])
+    encoder = WithHead(backbone, head)
+    x = normal(5, 3, dtype=torch.float32)
+    assert torch.equal(encoder(x), head(backbone(x)))
+    assert representation(encoder) is backbone
+    assert representation(backbone) is backbone
+    assert len(list(encoder.parameters())) == 4
+    assert torch.equal(encode(encoder, x), backbone(x))
+    assert torch.equal(encode(backbone, x), backbone(x))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 10, 100])
+@pytest.mark.parametrize("training", [True, False])
+def test_encoding_in_batches_is_encoding_at_once(batch_size: int, training: bool) -> None:
+    backbone = seeded(0, lambda: nn.Sequential(MLP([3, 6, 4], batch_norm=True), nn.Dropout(0.5))).double()
+    encoder = WithHead(backbone, MLP([4, 2]).double())
+    x = 3 * normal(10, 3) + 1
+    encoder.train()(x)  # move the running averages
+    encoder.train(training)
+    state = {name: value.clone() for name, value in encoder.state_dict().items()}
+    found = encode(encoder, x, batch_size=batch_size)
+    assert [module.training for module in encoder.modules()] == [training] * len(list(encoder.modules()))
+    assert all(torch.equal(value, state[name]) for name, value in encoder.state_dict().items())
+    assert not found.requires_grad
+    torch.testing.assert_close(found, backbone.eval()(x).detach())
+
+
+def test_a_frozen_part_of_an_encoder_in_training_stays_frozen() -> None:
+    encoder = MLP([3, 4, 2], batch_norm=True).train()
+    frozen = encoder[1].eval()
+    encode(encoder, normal(5, 3, dtype=torch.float32))
+    assert encoder.training
+    assert not frozen.training
+
+
+def test_the_mode_is_restored_after_an_error() -> None:
+    encoder = MLP([3, 4, 2], batch_norm=True).train()
+    with pytest.raises(RuntimeError):
+        encode(encoder, torch.zeros(5, 7))
+    assert all(module.training for module in encoder.modules())
+
+
+def test_no_rows_have_no_representations() -> None:
+    assert encode(MLP([3, 2]), torch.zeros(0, 3)).shape == (0, 2)

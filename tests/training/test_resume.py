@@ -1,0 +1,309 @@
+"""A run that was killed or stopped ends with the bits of the run that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import probssl
+from probssl.errors import InputError
+from probssl.model import Model
+from probssl.training import Reporter
+from probssl.training.files import load_tensors
+from probssl.training.log import read_log
+
+from .parts import CASES, Signaller, assert_same_weights, training, without_time
+
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL and fork are POSIX")
+ROOT = Path(__file__).parents[2]
+
+
+def environment() -> dict[str, str]:
+    """So that a new process finds this very probssl."""
+    source = str(Path(probssl.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([source, str(ROOT)]), "OMP_NUM_THREADS": "1"}
+
+
+# Stopped by a signal, in this process: every kind of state
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_again_and_again(case: str, tmp_path: Path) -> None:
+    whole = training(case)
+    expected = whole.run(tmp_path / "whole")
+    assert expected.steps == 24
+    for stop in (0, 1, 7, 14, 23):  # before the first step, off and on the steps of logs and checkpoints
+        part = training(case)
+        fitted = part.run(tmp_path / "parts", resume=True, reporter=Signaller(stop))
+        assert fitted.interrupted
+        assert fitted.steps == stop
+    last = training(case)
+    fitted = last.run(tmp_path / "parts", resume=True)
+    assert not fitted.interrupted
+    assert fitted.steps == 24
+    assert_same_weights(last.weights(), whole.weights())
+    assert without_time(fitted.history) == without_time(expected.history)
+    assert without_time(read_log(tmp_path / "parts/log.jsonl")) == without_time(read_log(tmp_path / "whole/log.jsonl"))
+    assert_same_weights(*(load_tensors(tmp_path / run / "checkpoints/step-00000024.safetensors")[0] for run in
+                          ("whole", "parts")))  # fmt: skip
+
+
+def test_writing_a_run_down_does_not_change_it(tmp_path: Path) -> None:
+    silent, written = training("nce-adamw-dropout"), training("nce-adamw-dropout", checkpoint_every=1, log_every=1)
+    silent.run()
+    written.run(tmp_path)
+    assert_same_weights(silent.weights(), written.weights())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_after_the_step_with_its_checkpoint(number: int, tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    one = training()
+    fitted = one.run(tmp_path, reporter=Signaller(9, number))
+    assert fitted.interrupted
+    assert not fitted.healthy
+    assert fitted.failure is None
+    assert fitted.steps == 9
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    tensors, metadata = load_tensors(tmp_path / "checkpoints/step-00000009.safetensors")
+    assert metadata["step"] == 9
+    for name, weight in one.encoder.state_dict().items():
+        assert torch.equal(tensors[f"encoder.{name}"], weight)
+
+
+def test_second_interrupt_aborts(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        training().run(tmp_path, reporter=Signaller(9, times=2))
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not (tmp_path / "checkpoints/step-00000009.safetensors").exists()
+    whole, resumed = training(), training()
+    whole.run()
+    resumed.run(tmp_path, resume=True)
+    assert_same_weights(resumed.weights(), whole.weights())
+
+
+def test_interrupt_in_the_last_step_is_a_finished_run(tmp_path: Path) -> None:
+    fitted = training().run(tmp_path, reporter=Signaller(24))
+    assert not fitted.interrupted
+    assert fitted.healthy
+
+
+def test_training_outside_the_main_thread_leaves_signals_alone() -> None:
+    outcome = []
+    one, other = training(), training()
+    worker = threading.Thread(target=lambda: outcome.append(one.run()))
+    worker.start()
+    worker.join()
+    other.run()
+    assert outcome[0].steps == 24
+    assert_same_weights(one.weights(), other.weights())
+
+
+def test_an_exception_elsewhere_loses_no_more_than_the_last_checkpoint(tmp_path: Path) -> None:
+    class Broken(Reporter):
+        def row(self, numbers: dict[str, float]) -> None:
+            if numbers["step"] == 18:
+                raise OSError("the terminal went away")
+
+    with pytest.raises(OSError, match="terminal"):
+        training("snl-adam-clip-own-rate-batch-norm").run(tmp_path, reporter=Broken())
+    whole, resumed = (training("snl-adam-clip-own-rate-batch-norm") for _ in range(2))
+    expected = whole.run()
+    fitted = resumed.run(tmp_path, resume=True)
+    assert_same_weights(resumed.weights(), whole.weights())
+    assert without_time(fitted.history) == without_time(expected.history)
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    one, again = training(), training()
+    first = one.run(tmp_path)
+    second = again.run(tmp_path, resume=True)
+    assert_same_weights(one.weights(), again.weights())
+    assert second.history == first.history
+    assert second.steps == 24
+
+
+def test_resuming_nothing_starts_and_needs_a_folder(tmp_path: Path) -> None:
+    one, other = training(), training()
+    one.run(tmp_path / "new", resume=True)
+    other.run()
+    assert_same_weights(one.weights(), other.weights())
+    with pytest.raises(InputError, match="folder"):
+        training().run(resume=True)
+
+
+def test_starting_afresh_forgets_the_old_run(tmp_path: Path) -> None:
+    training("nce-adamw-dropout").run(tmp_path)
+    one = training(steps=8)
+    one.run(tmp_path)
+    assert [path.name[5:13] for path in sorted((tmp_path / "checkpoints").iterdir())] == ["00000005", "00000008"]
+    assert max(row["step"] for row in read_log(tmp_path / "log.jsonl")) == 8
+
+
+def test_other_intervals_are_no_other_run(tmp_path: Path) -> None:
+    training(checkpoint_every=3, log_every=1).run(tmp_path, reporter=Signaller(11))
+    whole, resumed = training(), training()
+    whole.run()
+    resumed.run(tmp_path, resume=True)
+    assert_same_weights(resumed.weights(), whole.weights())
+
+
+# Killed, in a process of its own
+
+
+class Killer:
+    """Starts trainings in processes of their own and ends them with SIGKILL."""
+
+    def __init__(self) -> None:
+        self.server = subprocess.Popen(
+            [sys.executable, "-m", "tests.training.victim"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment(),
+        )
+        self.kills = 0
+
+    def start(self, **order: Any) -> int:
+        """The process number of a new victim."""
+        assert self.server.stdin is not None
+        self.server.stdin.write(json.dumps(order) + "\n")
+        self.server.stdin.flush()
+        return int(self.answer())
+
+    def answer(self) -> str:
+        assert self.server.stdout is not None
+        return self.server.stdout.readline()
+
+    def kill(self, victim: int) -> None:
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:  # it was done
+            return
+
+    def outcome(self) -> int:
+        """How the last victim ended: 0 when it came to its end, −9 when it was killed."""
+        code = int(self.answer())
+        assert code in (0, -signal.SIGKILL)
+        self.kills += code != 0
+        return code
+
+    def close(self) -> None:
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        self.server.wait(10)
+
+
+@pytest.fixture
+def killer() -> Iterator[Killer]:
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+def assert_same_end(one: Path, other: Path) -> None:
+    assert_same_weights(*(torch.load(folder / "weights.pt") for folder in (one, other)))
+    assert without_time(read_log(one / "log.jsonl")) == without_time(read_log(other / "log.jsonl"))
+
+
+@needs_posix
+def test_killed_at_random_moments(killer: Killer, tmp_path: Path) -> None:
+    chance = random.Random(4)
+    for case in ("snl-adam-clip-own-rate-batch-norm", "simsiam-sgd-dropout-batch-norm"):
+        order = {"case": case, "changes": {"steps": 90, "checkpoint_every": 4}, "slow": False}
+        started = time.perf_counter()
+        killer.start(**order, out=str(tmp_path / case / "whole"))
+        assert killer.outcome() == 0
+        duration = time.perf_counter() - started
+        before = killer.kills
+        for _ in range(7):
+            victim = killer.start(**order, out=str(tmp_path / case / "killed"))
+            time.sleep(chance.uniform(0, duration / 2))
+            killer.kill(victim)
+            if killer.outcome() == 0:
+                break
+        else:
+            killer.start(**order, out=str(tmp_path / case / "killed"))
+            assert killer.outcome() == 0
+        assert killer.kills - before >= 2
+        assert_same_end(tmp_path / case / "killed", tmp_path / case / "whole")
+
+
+@needs_posix
+def test_killed_while_a_checkpoint_is_being_written(killer: Killer, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    order = {"case": "nce-adamw-dropout", "changes": {"steps": 16, "checkpoint_every": 1, "log_every": 1}}
+    killer.start(**order, slow=False, out=str(tmp_path / "whole"))
+    assert killer.outcome() == 0
+    folder = tmp_path / "killed" / "checkpoints"
+    halves = 0
+    for _ in range(12):
+        victim = killer.start(**order, slow=True, out=str(tmp_path / "killed"))
+        stale = set(folder.glob(".*.partial"))
+        seen: set[Path] = set()
+        wanted = chance.randint(2, 4)  # the first alone would never get anywhere
+        deadline = time.monotonic() + 20
+        while len(seen) < wanted and time.monotonic() < deadline:
+            seen |= {path for path in folder.glob(".*.partial") if path not in stale}
+            if (tmp_path / "killed" / "weights.pt").exists():
+                break
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.02))
+        killer.kill(victim)
+        if killer.outcome() == 0:
+            break
+        halves += any(path.stat().st_size for path in folder.glob(".*.partial"))
+    else:
+        killer.start(**order, slow=True, out=str(tmp_path / "killed"))
+        assert killer.outcome() == 0
+    assert killer.kills >= 3
+    assert halves >= 1, "no kill fell into the writing of a file"
+    assert_same_end(tmp_path / "killed", tmp_path / "whole")
+    assert len(list(folder.iterdir())) == 2, "half a file was left behind"
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from probssl.data import load
+from probssl.recipe import Recipe
+from probssl.runs import train
+recipe = Recipe(objective="snl", steps=240, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
+train(load("sklearn:iris"), recipe, Path(sys.argv[1]), resume=True)
+"""
+
+
+@needs_posix
+def test_a_run_killed_in_a_process_of_its_own(tmp_path: Path) -> None:
+    def start(name: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / name)], env=environment())
+
+    whole = start("whole")
+    for reach in (0, 100):  # rows of the log: in the first moments of training, and half way
+        victim = start("killed")
+        log = tmp_path / "killed" / "log.jsonl"
+        while victim.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") > reach):
+            time.sleep(0.002)
+        victim.kill()
+        assert victim.wait() == -signal.SIGKILL
+        assert not (tmp_path / "killed" / "model.safetensors").exists()
+    assert start("killed").wait() == 0
+    assert whole.wait() == 0
+    one, other = (Model.load(tmp_path / name) for name in ("killed", "whole"))
+    assert_same_weights(one.encoder.state_dict(), other.encoder.state_dict())
+    assert_same_weights(one.objective.state_dict(), other.objective.state_dict())
+    assert without_time(read_log(tmp_path / "killed/log.jsonl")) == without_time(read_log(tmp_path / "whole/log.jsonl"))

@@ -1,0 +1,55 @@
+"""A process to be killed: trains what its standard input asks for, each time in a fork of its own.
+
+Forking spares every victim the seconds that importing torch takes; the process that forks never trains itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import safetensors.torch
+import torch
+
+from tests.training.parts import training
+
+torch.set_num_threads(1)
+
+
+def slow_disk(tensors: dict, filename: os.PathLike, metadata: dict | None = None) -> None:
+    """`save_file` with the same bytes, in two halves with a pause between them."""
+    content = safetensors.torch.save(tensors, metadata)
+    with Path(filename).open("wb") as file:
+        file.write(content[: len(content) // 2])
+        file.flush()
+        time.sleep(0.02)
+        file.write(content[len(content) // 2 :])
+
+
+def train(order: dict) -> None:
+    if order["slow"]:
+        safetensors.torch.save_file = slow_disk
+    one = training(order["case"], **order["changes"])
+    one.run(Path(order["out"]), resume=True)
+    torch.save(one.weights(), order["out"] + "/weights.pt")
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                train(json.loads(line))
+                os._exit(0)
+            except BaseException as error:
+                sys.stderr.write(f"{type(error).__name__}: {error}\n")
+                os._exit(1)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
