@@ -12,10 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probssl import runs
+from probssl.data import load
 from probssl.encoders import MLP, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
+from probssl.model import Model
 from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimSiam, Triplet
 from probssl.pairings import MaskAndNoise, Pairing
+from probssl.recipe import Recipe
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 
 FEATURES = 6
@@ -111,6 +115,12 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
         rows() if data is None else data,
         seed,
     )
+
+
+def train_folder(folder: str | Path) -> Model:
+    """A whole run, or the rest of it."""
+    recipe = Recipe(objective="snl", steps=150, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
+    return runs.train(load(rows().numpy()), recipe, Path(folder), resume=True)[0]
 
 
 class Signaller(Reporter):

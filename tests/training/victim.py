@@ -1,6 +1,6 @@
 """A process to be killed: trains what its standard input asks for, each time in a fork of its own.
 
-Forking spares every victim the seconds that importing torch takes; the process that forks never trains itself.
+Forking spares every victim the seconds that importing torch takes; the process that forks never differentiates.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
+from probssl.training.loop import make_optimiser
+from probssl.training.watch import CollapseWatch
 from tests.training.parts import training
 
 torch.set_num_threads(1)
@@ -37,7 +39,15 @@ def train(order: dict) -> None:
     torch.save(one.weights(), order["out"] + "/weights.pt")
 
 
+def warm_up() -> None:
+    """What torch imports when it is first used."""
+    one = training()
+    make_optimiser(one.encoder, one.objective, one.plan).zero_grad()
+    CollapseWatch(one.data, one.objective.energy).inspect(one.encoder, 0)
+
+
 def serve() -> None:
+    warm_up()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
