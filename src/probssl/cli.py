@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from probssl.recipe import Recipe
 
 if TYPE_CHECKING:
     from probssl.data import Table
-    from probssl.runs import Source
+    from probssl.runs import Run, Source
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -31,24 +32,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-data_app = typer.Typer(help="What data is here, and what can be had.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="What data is here, and what can be had.", epilog="Example: probssl data list", no_args_is_help=True
+)
 app.add_typer(data_app, name="data")
 
 DATA_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits, toy:circles."
 
+LOSS, ENCODER, TRAINING, TABLE, RUN = "The loss", "The encoder and its input", "The training", "The data", "The run"
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress.")]
 Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training.")]
 
 
-def _recipe_option(name: str, *flags: str, metavar: str | None = None) -> Any:
+def _recipe_option(panel: str, name: str, metavar: str | None = None) -> Any:
     """An option that sets a field of the recipe, with the recipe's own help and default."""
     entry = next(f for f in dataclasses.fields(Recipe) if f.name == name)
-    shown = "" if entry.default is None else f" [default: {entry.default}]"
+    text = entry.metadata["help"]
+    default = "" if entry.default is None else f" (default: {entry.default})"
     return typer.Option(
-        *flags, help=f"{entry.metadata['help'].capitalize()}.{shown}", show_default=False, metavar=metavar
+        f"--{name.replace('_', '-')}",
+        help=f"{text[0].upper()}{text[1:]}{default}",
+        show_default=False,
+        metavar=metavar,
+        rich_help_panel=panel,
     )
 
 
@@ -67,8 +77,18 @@ def _command(function: Command) -> Command:
             raise typer.Exit(130) from None
         except BrokenPipeError:
             raise typer.Exit(0) from None
+        except OSError as error:
+            _say(f"[bold red]error:[/] {_escape(_place(error))}")
+            raise typer.Exit(2) from None
 
     return guarded  # type: ignore[return-value]
+
+
+def _place(error: OSError) -> str:
+    """Which file or folder failed, and how; a temporary file is known by its folder."""
+    path = Path(str(error.filename2 or error.filename or "a file"))
+    shown = path.parent if path.name.startswith(".") else path
+    return f"{shown} cannot be read or written ({error.strerror or error})"
 
 
 def _escape(text: str) -> str:
@@ -85,7 +105,32 @@ def _say(message: str) -> None:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(_strict(document), indent=2, allow_nan=False) + "\n")
+
+
+def _strict(value: Any) -> Any:
+    """Numbers that JSON cannot hold become null."""
+    if isinstance(value, dict):
+        return {key: _strict(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_strict(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _open(folder: Path) -> Run:
+    """The run in a folder, with the small files that say where its rows came from and what it is worth."""
+    from probssl.runs import Run
+
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: give the folder that probssl fit wrote")
+    run = Run(folder)
+    for name in ("source", "comparison"):
+        try:
+            getattr(run, name)
+        except (ValueError, KeyError, TypeError):
+            file = {"source": "source.json", "comparison": "metrics.json"}[name]
+            raise InputError(f"{folder / file} is damaged: copy it back, or train again") from None
+    return run
 
 
 def _load(data: str, label: str | None, drop: list[str], quiet: bool, seed: int = 0) -> Table:
@@ -93,44 +138,59 @@ def _load(data: str, label: str | None, drop: list[str], quiet: bool, seed: int 
     from probssl.report.console import download_progress
 
     with download_progress(data, quiet) as progress:
-        return tables.load(data, label=label, drop=drop, seed=seed, progress=progress)
+        return tables.load(data, label=label, drop=drop, seed=seed % 2**32, progress=progress)
 
 
-@app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --energy euclidean --label target")
+@app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --label target")
 @_command
 def fit(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
-    objective: Annotated[str | None, _recipe_option("objective", "--objective", metavar="NAME")] = None,
-    energy: Annotated[str | None, _recipe_option("energy", "--energy", metavar="NAME")] = None,
-    temperature: Annotated[float | None, _recipe_option("temperature", "--temperature")] = None,
-    p: Annotated[float | None, _recipe_option("p", "--p")] = None,
-    margin: Annotated[float | None, _recipe_option("margin", "--margin")] = None,
-    dim: Annotated[int | None, _recipe_option("dim", "--dim")] = None,
-    hidden: Annotated[str | None, _recipe_option("hidden", "--hidden", metavar="W,W,…")] = None,
-    preservation: Annotated[float | None, _recipe_option("preservation", "--preservation")] = None,
-    noise: Annotated[float | None, _recipe_option("noise", "--noise")] = None,
-    steps: Annotated[int | None, _recipe_option("steps", "--steps")] = None,
-    batch_size: Annotated[int | None, _recipe_option("batch_size", "--batch-size")] = None,
-    optimiser: Annotated[str | None, _recipe_option("optimiser", "--optimiser", metavar="NAME")] = None,
-    lr: Annotated[float | None, _recipe_option("lr", "--lr")] = None,
-    objective_lr: Annotated[float | None, _recipe_option("objective_lr", "--objective-lr")] = None,
-    weight_decay: Annotated[float | None, _recipe_option("weight_decay", "--weight-decay")] = None,
-    warmup: Annotated[int | None, _recipe_option("warmup", "--warmup")] = None,
-    clip_norm: Annotated[float | None, _recipe_option("clip_norm", "--clip-norm")] = None,
-    seed: Annotated[int | None, _recipe_option("seed", "--seed")] = None,
-    recipe_file: Annotated[
-        Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file to start from; options override it.")
+    objective: Annotated[str | None, _recipe_option(LOSS, "objective", "NAME")] = None,
+    energy: Annotated[str | None, _recipe_option(LOSS, "energy", "NAME")] = None,
+    temperature: Annotated[float | None, _recipe_option(LOSS, "temperature")] = None,
+    p: Annotated[float | None, _recipe_option(LOSS, "p")] = None,
+    margin: Annotated[float | None, _recipe_option(LOSS, "margin")] = None,
+    dim: Annotated[int | None, _recipe_option(ENCODER, "dim")] = None,
+    hidden: Annotated[str | None, _recipe_option(ENCODER, "hidden", "W,W,…")] = None,
+    preservation: Annotated[float | None, _recipe_option(ENCODER, "preservation")] = None,
+    noise: Annotated[float | None, _recipe_option(ENCODER, "noise")] = None,
+    steps: Annotated[int | None, _recipe_option(TRAINING, "steps")] = None,
+    batch_size: Annotated[int | None, _recipe_option(TRAINING, "batch_size")] = None,
+    optimiser: Annotated[str | None, _recipe_option(TRAINING, "optimiser", "NAME")] = None,
+    lr: Annotated[float | None, _recipe_option(TRAINING, "lr")] = None,
+    objective_lr: Annotated[float | None, _recipe_option(TRAINING, "objective_lr")] = None,
+    weight_decay: Annotated[float | None, _recipe_option(TRAINING, "weight_decay")] = None,
+    warmup: Annotated[int | None, _recipe_option(TRAINING, "warmup")] = None,
+    clip_norm: Annotated[float | None, _recipe_option(TRAINING, "clip_norm")] = None,
+    seed: Annotated[int | None, _recipe_option(TRAINING, "seed")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COL", help="Column of classes, kept from training.", rich_help_panel=TABLE),
     ] = None,
-    label: Label = None,
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="COL", help="Column to leave out; repeatable.")
+        list[str] | None,
+        typer.Option("--drop", metavar="COL", help="Column to leave out; repeatable.", rich_help_panel=TABLE),
     ] = None,
-    keep_constant: Annotated[bool, typer.Option("--keep-constant", help="Accept columns that never vary.")] = False,
+    keep_constant: Annotated[
+        bool,
+        typer.Option("--keep-constant", metavar="", help="Accept columns that never vary.", rich_help_panel=TABLE),
+    ] = False,
+    recipe_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe", metavar="FILE", help="TOML file to start from; options override it.", rich_help_panel=RUN
+        ),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="RUN", help="Folder to write. [default: below runs/]")
+        Path | None,
+        typer.Option("--out", metavar="RUN", help="Folder to write (default: below runs/)", rich_help_panel=RUN),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", metavar="", help="Go on with the run in --out.", rich_help_panel=RUN)
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", metavar="", help="Replace the run in --out.", rich_help_panel=RUN)
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -145,6 +205,8 @@ def fit(
     from probssl.runs import Source
 
     source = Source(data or "", label, tuple(drop or ()), keep_constant)
+    if resume and overwrite:
+        raise InputError("--resume goes on with a run and --overwrite begins it anew: give one of them")
     if resume:
         recipe, source, out = _resumed(source, out, recipe_file, options, data)
     else:
@@ -164,6 +226,8 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
     table = _load(source.data, source.label, list(source.drop), quiet, recipe.seed)
     reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
     model, fitted = train(table, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
+    if not quiet and not sys.stderr.isatty():
+        _say("")  # where there is no terminal, the bar ends without a line break
     again = f"probssl fit --resume --out {shlex.quote(str(out))}"
     if fitted.failure is not None:
         _say(f"[bold red]error:[/] training stopped at step {fitted.steps}: {_escape(fitted.failure)}")
@@ -172,10 +236,14 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
     if fitted.interrupted:
         _say(f"stopped at step {fitted.steps} with a checkpoint; go on with: {again}")
         raise typer.Exit(130)
-    with console.status("evaluating", quiet) as announce:
-        comparison = assess(model, table, out, announce=lambda name: announce(f"evaluating the {name}"))
-        announce("writing the report")
-        page = run_page.write(Run(out))
+    try:
+        with console.status("evaluating", quiet) as announce:
+            comparison = assess(model, table, out, announce=lambda name: announce(f"evaluating the {name}"))
+            announce("writing the report")
+            page = run_page.write(Run(out))
+    except KeyboardInterrupt:
+        _say(f"stopped with the model written, but not its metrics; go on with: {again}")
+        raise typer.Exit(130) from None
     if as_json:
         _print_json(
             {
@@ -189,17 +257,15 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
         )
     else:
         console.show_comparison(comparison)
-        console.show_collapse(fitted.collapsed, out)
         console.say(f"model and log   {out}")
         console.say(f"report          {page.resolve().as_uri()}")
+    console.show_collapse(fitted.collapsed, out)
 
 
 def _resumed(
     source: Source, out: Path | None, recipe_file: Path | None, options: dict[str, Any], data: str | None
 ) -> tuple[Recipe, Source, Path]:
     """What an interrupted run was doing; with nothing there yet, what it was about to do."""
-    from probssl.runs import Run
-
     if out is None:
         raise InputError("--resume needs --out, the folder of the run to go on with")
     if not (out / "recipe.toml").is_file():
@@ -207,10 +273,18 @@ def _resumed(
             raise InputError(f"{out} holds no run to resume")
         recipe = (Recipe() if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
         return recipe, source, out
-    run = Run(out)
+    run = _open(out)
     if data is not None and data != run.source.data:
         raise InputError(f"the run in {out} was trained on {run.source.data}, not on {data}")
-    recipe = run.recipe.with_options(**options)
+    for flag in ("label", "drop", "keep_constant"):
+        asked, stored = getattr(source, flag), getattr(run.source, flag)
+        if asked and asked != stored:
+            shown = ", ".join(stored) if isinstance(stored, tuple) else stored
+            raise InputError(
+                f"the run in {out} was started with --{flag.replace('_', '-')} {shown or 'left out'}, "
+                "and --resume cannot change it"
+            )
+    recipe = (run.recipe if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
     return recipe, run.source, out
 
 
@@ -238,7 +312,7 @@ def embed(
     run: RunFolder,
     data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -246,21 +320,20 @@ def embed(
     from probssl.data import load
     from probssl.data.writing import check_writable, write
     from probssl.report import console
-    from probssl.runs import Run
 
     check_writable(out, overwrite)
-    model = Run(run).model
+    model = _open(run).model
     with console.status("embedding", quiet or as_json):
-        table = load(data, features=model.feature_names)
+        table = load(data, features=model.feature_names, seed=model.recipe.seed % 2**32)
         z = model.embed(table)
         write(out, z, [f"z{i}" for i in range(z.shape[1])])
     if as_json:
         _print_json({"out": str(out), "rows": len(z), "dim": z.shape[1]})
     elif not quiet:
-        console.say(f"{len(z)} rows of {z.shape[1]} dimensions   {out}")
+        console.say(f"{len(z):,} row{'s' * (len(z) != 1)} of {z.shape[1]} dimension{'s' * (z.shape[1] != 1)}   {out}")
 
 
-@app.command(epilog="Example: probssl evaluate runs/optdigits-snl-euclidean pmlb:optdigits --label target")
+@app.command(epilog="Example: probssl evaluate runs/letter-snl-euclidean test.csv --label target")
 @_command
 def evaluate(
     run: RunFolder,
@@ -274,16 +347,15 @@ def evaluate(
     from probssl.data import load
     from probssl.evaluation import evaluate as compare
     from probssl.report import console
-    from probssl.runs import Run
 
-    opened = Run(run)
+    opened = _open(run)
     model = opened.model
     own = data is None
     table = load(
         data or opened.source.data,
         label=label or (opened.source.label if own else None),
         features=model.feature_names,
-        seed=model.recipe.seed,
+        seed=model.recipe.seed % 2**32,
     )
     with console.status("evaluating", quiet or as_json) as announce:
         comparison = compare(model, table, seed=seed, announce=lambda name: announce(f"evaluating the {name}"))
@@ -299,9 +371,8 @@ def doctor(run: RunFolder, as_json: Json = False) -> None:
     """Is the run healthy? If not: what went wrong, since when, and what to try."""
     from probssl.doctor import examine
     from probssl.report import console
-    from probssl.runs import Run
 
-    diagnosis = examine(Run(run))
+    diagnosis = examine(_open(run))
     if as_json:
         _print_json(diagnosis.as_dict())
     else:
@@ -313,15 +384,14 @@ def doctor(run: RunFolder, as_json: Json = False) -> None:
 def report(
     run: RunFolder,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Page to write. [default: RUN/report.html]")
+        Path | None, typer.Option("--out", metavar="FILE", help="Page to write (default: RUN/report.html)")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about a run that opens without a network."""
     from probssl.report import console, run_page
-    from probssl.runs import Run
 
-    page = run_page.write(Run(run), out)
+    page = run_page.write(_open(run), out)
     if as_json:
         _print_json({"report": str(page)})
     else:
@@ -336,7 +406,7 @@ def reproduce(
         str, typer.Option("--budget", help="smoke (seconds), laptop (minutes) or full (the paper's).")
     ] = "laptop",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder to write. [default: reproduced/NAME]")
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder to write (default: reproduced/NAME)")
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -407,7 +477,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

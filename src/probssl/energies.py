@@ -23,13 +23,20 @@ def unit(z: Tensor) -> Tensor:
 
 
 def half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
-    """½ Σ_k w_k (a_ik − b_jk)² for all pairs, through one matrix product: [..., n, d], [..., m, d] → [..., n, m]."""
+    """½ Σ_k w_k (a_ik − b_jk)² for all pairs: [..., n, d], [..., m, d] → [..., n, m].
+
+    One matrix product, [−wa, ½wa², 1]·[b, 1, ½wb²]ᵀ, so that nothing else of size n × m is ever computed. Rounding may
+    leave distances of coinciding points a little below zero.
+    """
     # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
     centre = b.detach().mean(-2, keepdim=True)
     a, b = a - centre, b - centre
     weighted_a, weighted_b = (a, b) if weights is None else (a * weights, b * weights)
-    half_norms = 0.5 * (b * weighted_b).sum(-1).unsqueeze(-2) + 0.5 * (a * weighted_a).sum(-1, keepdim=True)
-    return (half_norms - weighted_a @ b.mT).clamp_min(0)
+    norm_a = 0.5 * (a * weighted_a).sum(-1, keepdim=True)
+    norm_b = 0.5 * (b * weighted_b).sum(-1, keepdim=True)
+    left = torch.cat([-weighted_a, norm_a, torch.ones_like(norm_a)], -1)
+    right = torch.cat([b, torch.ones_like(norm_b), norm_b], -1)
+    return left @ right.mT
 
 
 class Energy(nn.Module, abc.ABC):
@@ -65,7 +72,7 @@ class Cosine(Energy):
         return (1 - (unit(a) * unit(b)).sum(-1)) / self.temperature
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return (1 - unit(a) @ unit(b).mT) / self.temperature
+        return (unit(a) / -self.temperature) @ unit(b).mT + 1 / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"
@@ -121,7 +128,7 @@ class Dot(Energy):
         return -(a * b).sum(-1) / self.temperature
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -(a @ b.mT) / self.temperature
+        return (a / -self.temperature) @ b.mT
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"

@@ -66,12 +66,14 @@ def evaluate(
     model: Model, table: Table, *, seed: int = 0, announce: Callable[[str], None] = lambda name: None
 ) -> Comparison:
     """Every metric that applies, for the model and for what no learning gives, on the rows of `table`."""
+    if seed < 0:
+        raise InputError(f"the seed must be a whole number from 0, not {seed}")
     if len(table) < 2:
         raise InputError(f"{table.source} has 1 row, and evaluating needs more")
     rows: dict[str, dict[str, float | None]] = {}
     protocols: dict[str, str] = {}
     for code in codes(model, table, seed=seed):
         announce(code.name)
-        result = metrics.evaluate(code.z, labels=table.labels, partner=code.partner, seed=seed)
+        result = metrics.evaluate(code.z, labels=table.labels, partner=code.partner, seed=seed % 2**32)
         rows[code.name], protocols = result.values, result.protocols
     return Comparison(table.source, rows, protocols)

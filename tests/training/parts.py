@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[st
         {"clip_norm": 0.5, "objective_learning_rate": 0.03},
     ),
     "nce-adamw-dropout": (with_dropout, lambda: NCE(DIM), {"optimiser": "adamw", "weight_decay": 0.1}),
-    "fisher-sgd": (plain, lambda: Fisher(), {"optimiser": "sgd", "learning_rate": 1e-4, "clip_norm": 1.0}),
+    "fisher-sgd": (plain, lambda: Fisher(), {"optimiser": "sgd", "learning_rate": 0.01, "clip_norm": 1.0}),
     "simsiam-sgd-dropout-batch-norm": (
         lambda: with_dropout(batch_norm=True),
         lambda: SimSiam(DIM, stop_gradient=True),
@@ -119,7 +119,7 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
 
 def train_folder(folder: str | Path) -> Model:
     """A whole run, or the rest of it."""
-    recipe = Recipe(objective="snl", steps=150, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
+    recipe = Recipe(objective="snl", steps=300, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
     return runs.train(load(rows().numpy()), recipe, Path(folder), resume=True)[0]
 
 

@@ -98,7 +98,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "flip in an offset": flip(lambda content: content.index(b"data_offsets") + 16),
     "flip in the metadata": flip(lambda content: content.index(b"learning_rate")),
     "metadata edited": lambda content: content.replace(b'\\"seed\\": 3', b'\\"seed\\": 4'),
-    "checksum edited": flip(lambda content: content.index(b"sha256") + 12),
+    "checksum edited": flip(lambda content: content.index(b'"probssl"') + 14),
     "zeros": lambda content: bytes(len(content)),
     "an image": lambda content: b"\x89PNG\r\n\x1a\n" + bytes(64),
     "text": lambda content: b"step,loss\n1,0.5\n",
@@ -234,7 +234,7 @@ def test_a_failing_write_leaves_the_old_file(moment: str, tmp_path: Path, monkey
     save_tensors(path, {"a": torch.ones(3)}, {"step": 1})
     write_text(tmp_path / "text", "old")
 
-    def full(*args: Any) -> None:
+    def full(*args: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
     if moment == "in the block":
@@ -254,9 +254,14 @@ def test_a_failing_write_leaves_the_old_file(moment: str, tmp_path: Path, monkey
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_text(tmp_path / "text", "old")
-    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "text") as temporary:
-        temporary.write_text("half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with atomic_path(tmp_path / "text") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (tmp_path / "text").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -286,7 +286,7 @@ def test_a_run_killed_in_a_process_of_its_own(tmp_path: Path) -> None:
 
     log = tmp_path / "killed" / "log.jsonl"
     victim = start()
-    while victim.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") > 40):
+    while victim.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") > 6):
         time.sleep(0.002)
     victim.kill()
     assert victim.wait() == -signal.SIGKILL

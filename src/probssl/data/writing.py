@@ -22,6 +22,9 @@ def check_writable(path: Path, overwrite: bool) -> None:
         raise InputError(f"{path} is a folder")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another --out or --overwrite it")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"{path} cannot be written: {above} is not a folder that you may write to")
     if path.suffix == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401

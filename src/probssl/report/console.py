@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,22 +64,25 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | N
     try:
         yield update
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
-def format_value(values: dict[str, float | None], name: str) -> str:
+def format_value(values: dict[str, float | None], name: str, plus_minus: str = " ± ") -> str:
     """A metric with its spread where it has one."""
     value = values.get(name)
     if value is None:
         return "–"
     spread = values.get(f"{name}_spread")
     if spread is not None:
-        return f"{value:.3f} ± {spread:.3f}"
+        return f"{value:.3f}{plus_minus}{spread:.3f}"
     return f"{value:.0f}" if name == "numerical_rank" else f"{value:.3f}"
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Metrics down, codes across."""
+    """Metrics down, codes across; close together, so that four codes with their spreads fit into 80 columns."""
+    console = Console()
+    roomy = console.width >= 100
     table = Table(
         title=escape(comparison.source),
         title_style="bold",
@@ -86,17 +90,17 @@ def show_comparison(comparison: Comparison) -> None:
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
+        padding=(0, 1) if roomy else 0,
     )
-    table.add_column("")
+    table.add_column("", min_width=30)
     names = list(comparison.rows)
     for name in names:
         head, _, tail = name.partition(" ")
         table.add_column(f"{head}\n{tail}", justify="right", style="bold" if name == names[-1] else "")
     present = [m for m in METRICS if any(m.name in values for values in comparison.rows.values())]
     for metric in present:
-        cells = [format_value(values, metric.name) for values in comparison.rows.values()]
+        cells = [format_value(values, metric.name, " ± " if roomy else "±") for values in comparison.rows.values()]
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
-    console = Console()
     console.print(table)
     console.print("↑ higher is better, ↓ lower; ± standard deviation over splits", style="dim", highlight=False)
 
@@ -107,7 +111,8 @@ def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
 
     for kind, step in collapsed.items():
         Console(stderr=True).print(
-            f"[bold yellow]warning:[/] {MEANING[kind]}, since step {step}; see: probssl doctor {escape(str(folder))}",
+            f"[bold yellow]warning:[/] {MEANING[kind]}, since step {step}; see: probssl doctor "
+            + escape(shlex.quote(str(folder))),
             highlight=False,
             soft_wrap=True,
         )
@@ -119,7 +124,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     colour = "green" if diagnosis.healthy else "yellow"
     console.print(f"[bold {colour}]{'healthy' if diagnosis.healthy else 'not healthy'}[/]")
     if diagnosis.healthy or not diagnosis.findings:
-        console.print(escape(diagnosis.summary), soft_wrap=True)
+        console.print(escape(diagnosis.summary.removeprefix("healthy: ")), soft_wrap=True)
     for finding in diagnosis.findings:
         console.print(f"[bold]{escape(finding.kind)}[/]  {escape(finding.message)}", soft_wrap=True)
         for remedy in finding.remedies:
@@ -133,7 +138,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
 
 def show_data(sets: Sequence[DataSet], directory: Path) -> None:
     """The catalogue of named data sets."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", no_wrap=True)
     for column in ("rows", "dim", "classes"):
         table.add_column(column, justify="right")

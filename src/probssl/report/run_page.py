@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import probssl
 from probssl.doctor import examine
+from probssl.errors import InputError
 from probssl.metrics import METRICS, spectra
 from probssl.report import figures, interactive
 from probssl.report import page as html
@@ -54,9 +56,12 @@ def render(run: Run) -> str:
         sections.append(_metrics(run))
     stored = run.folder / "projection.npz"
     if stored.is_file():
-        with np.load(stored) as arrays:
-            z, labels, classes = arrays["z"], arrays["labels"], [str(name) for name in arrays["classes"]]
-            numbers = arrays["rows"]
+        try:
+            with np.load(stored) as arrays:
+                z, labels, classes = arrays["z"], arrays["labels"], [str(name) for name in arrays["classes"]]
+                numbers = arrays["rows"]
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{stored} is damaged: remove it, or train again") from error
         sections.append(_projection(z, labels, classes, numbers))
     if len(rows) > 1:
         terms = [name for name in rows[-1] if name not in NOT_TERMS]

@@ -113,6 +113,9 @@ def run(name: str, budget: str, out: Path, *, quiet: bool = False) -> StudyResul
         raise InputError(f"the budget is smoke, laptop or full, not {budget!r}")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, and a study needs a folder")
+    if out.is_dir() and any(out.iterdir()) and not (out / "result.json").is_file():
+        raise InputError(f"{out} holds other files: choose another --out")
+    out.mkdir(parents=True, exist_ok=True)  # before any work, should it not be possible
     module: StudyModule = importlib.import_module(study.module)
     started = time.perf_counter()
     rows, page = module.run(budget, out, quiet=quiet)

@@ -28,7 +28,7 @@ from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies.base import Budget, Row, published, verdict
 from probssl.training import TrainingPlan, fit
-from probssl.training.files import write_text
+from probssl.training.files import atomic_path, write_text
 
 NAME = "siamese/circles"
 SIZES = (2, 20, 2)
@@ -126,7 +126,8 @@ def run(budget: Budget, out: Path, *, quiet: bool = False) -> tuple[list[Row], P
         "all-seeds": figure_representations(trials, range(seeds)),
     }
     for name, figure in drawn.items():
-        figure.savefig(out / f"{name}.png", dpi=160)
+        with atomic_path(out / f"{name}.png") as temporary:
+            figure.savefig(temporary, format="png", dpi=160)
     page = out / "index.html"
     write_text(page, _page(rows, trials, drawn, seeds, steps))
     return rows, page

@@ -46,7 +46,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
     held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(tensors.items())}
     text = json.dumps(metadata, sort_keys=True)
-    header = {"probssl": text, "sha256": _digest(held, text)}
+    header = {"probssl": f"{_digest(held, text)} {text}"}  # one entry: the order of several is random in the file
     with atomic_path(path) as temporary:
         save_file(held, temporary, metadata=header)
 
@@ -63,11 +63,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is damaged and cannot be read ({_one_line(error)})") from error
-    if "probssl" not in header or "sha256" not in header:
+    if "probssl" not in header:
         raise CheckpointError(f"{path} was not written by probssl")
-    if _digest(tensors, header["probssl"]) != header["sha256"]:
+    digest, _, text = header["probssl"].partition(" ")
+    if _digest(tensors, text) != digest:
         raise CheckpointError(f"{path} does not match its checksum: it was changed after it was written")
-    return tensors, json.loads(header["probssl"])
+    return tensors, json.loads(text)
 
 
 def fingerprint(tensor: Tensor) -> str:

@@ -1,0 +1,238 @@
+"""The recipe: TOML there and back, typos and wrong values refused in one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probssl import objectives
+from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
+from probssl.errors import InputError
+from probssl.pairings import MaskAndNoise
+from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES, Recipe
+
+from .training.parts import assert_one_sentence
+
+positive = st.floats(1e-12, 1e12)
+
+recipes = st.builds(
+    Recipe,
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    energy=st.sampled_from(sorted(ENERGIES)),
+    temperature=positive,
+    p=st.floats(1, 100),
+    margin=positive,
+    dim=st.none() | st.integers(1, 10**6),
+    hidden=st.none() | st.lists(st.integers(1, 4096), max_size=4).map(tuple),
+    preservation=st.floats(0, 1),
+    noise=positive,
+    steps=st.integers(1, 10**9),
+    batch_size=st.integers(2, 10**6),
+    optimiser=st.sampled_from(["adam", "adamw", "sgd"]),
+    lr=positive,
+    objective_lr=st.none() | positive,
+    weight_decay=st.floats(0, 1e6),
+    warmup=st.integers(0, 10**6),
+    clip_norm=st.none() | positive,
+    seed=st.integers(0, 2**62 - 1),
+)
+
+
+def read(text: str) -> Recipe:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "recipe.toml"
+        path.write_text(text, encoding="utf-8")
+        return Recipe.from_toml(path)
+
+
+@given(recipe=recipes)
+@settings(deadline=None)
+def test_toml_there_and_back(recipe: Recipe) -> None:
+    assert read(recipe.to_toml()) == recipe
+    assert Recipe.from_dict(recipe.as_dict()) == recipe
+    assert read(recipe.for_features(7).to_toml()) == recipe.for_features(7)
+
+
+def test_toml_explains_every_line() -> None:
+    text = Recipe(dim=3, hidden=(4, 5), objective_lr=0.1, clip_norm=1.0).to_toml()
+    for entry in dataclasses.fields(Recipe):
+        assert f"# {entry.metadata['help']}\n{entry.name} = " in text
+
+
+def test_an_empty_file_is_the_default_and_whole_numbers_stand_for_real_ones() -> None:
+    assert read("") == Recipe()
+    assert read("lr = 1\nclip_norm = 2\nhidden = []") == Recipe(lr=1.0, clip_norm=2.0, hidden=())
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("objectiv = 'snl'", ("'objectiv'", "did you mean 'objective'")),
+        ("learning_rate = 0.1", ("'learning_rate'", "recipe knows")),
+        ("batchsize = 3", ("did you mean 'batch_size'",)),
+        ("[training]\nsteps = 3", ("'training'",)),
+        ("objective = 'info-nce'", ("did you mean 'infonce'",)),
+        ("objective = 'gan'", ("choose one of infonce",)),
+        ("energy = 'cosin'", ("did you mean 'cosine'",)),
+        ("objective = 3", ("objective cannot be 3",)),
+        ("steps = 10.0", ("steps cannot be 10.0",)),
+        ("steps = true", ("steps cannot be True",)),
+        ("steps = '10'", ("steps cannot be '10'",)),
+        ("lr = 'fast'", ("lr cannot be 'fast'",)),
+        ("lr = true", ("lr cannot be True",)),
+        ("lr = [0.1]", ("lr cannot be",)),
+        ("lr = nan", ("learning_rate", "nan")),
+        ("lr = inf", ("learning_rate", "inf")),
+        ("lr = 0", ("learning_rate",)),
+        ("hidden = 3", ("hidden cannot be 3",)),
+        ("hidden = [3, 'a']", ("hidden cannot be",)),
+        ("hidden = [3.0]", ("hidden cannot be",)),
+        ("hidden = [3, 0]", ("hidden widths",)),
+        ("dim = 0", ("dim",)),
+        ("dim = 2024-01-01", ("dim cannot be",)),
+        ("preservation = 1.5", ("preservation", "1.5")),
+        ("preservation = nan", ("preservation",)),
+        ("temperature = 0", ("temperature",)),
+        ("noise = inf", ("noise",)),
+        ("margin = -1", ("margin",)),
+        ("p = 0.5", ("p must be at least 1",)),
+        ("p = inf", ("p must be", "finite")),
+        ("seed = -1", ("seed",)),
+        ("batch_size = 1", ("batch size",)),
+        ("optimiser = 'lion'", ("'lion'",)),
+        ("warmup = -1", ("warmup",)),
+        ("clip_norm = 0", ("clip_norm",)),
+        ("weight_decay = -1", ("weight_decay",)),
+        ("objective = 'spectral'\nenergy = 'euclidean'", ("spectral", "cosine energy only")),
+        ("steps = ", ("not a TOML file",)),
+        ("steps = 1\nsteps = 2", ("not a TOML file",)),
+    ],
+)
+def test_bad_recipes_are_refused_in_a_sentence_that_names_the_file(
+    text: str, named: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Recipe.from_toml(path)
+    assert_one_sentence(caught.value, str(path), *named)
+
+
+def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no recipe at"):
+        Recipe.from_toml(tmp_path / "nowhere.toml")
+    (tmp_path / "image.toml").write_bytes(b"\x89PNG\r\n\xff\xfe")
+    with pytest.raises(InputError, match="not a TOML file"):
+        Recipe.from_toml(tmp_path / "image.toml")
+    with pytest.raises(InputError, match="cannot be read"):
+        Recipe.from_toml(tmp_path)
+
+
+# Options and fixed energies
+
+
+def test_options_that_are_none_change_nothing() -> None:
+    recipe = Recipe(objective="snl", dim=3)
+    assert recipe.with_options(objective=None, dim=None) == recipe
+    assert recipe.with_options(dim=5) == dataclasses.replace(recipe, dim=5)
+    with pytest.raises(InputError, match="did you mean 'preservation'"):
+        recipe.with_options(preservatoin=0.3)
+
+
+@pytest.mark.parametrize("objective", FIXED_ENERGY)
+def test_fixed_energies(objective: str) -> None:
+    fixed = FIXED_ENERGY[objective]
+    assert Recipe(objective=objective).energy == fixed, "the default energy gives way"
+    assert Recipe().with_options(objective=objective).energy == fixed
+    assert Recipe().with_options(objective=objective, energy=fixed).energy == fixed
+    for other in set(ENERGIES) - {fixed}:
+        with pytest.raises(InputError) as caught:
+            Recipe().with_options(objective=objective, energy=other)
+        assert_one_sentence(caught.value, objective, fixed, other)
+        with pytest.raises(InputError):
+            Recipe(objective=objective).with_options(energy=other)
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Recipe().lr = 0.1  # type: ignore[misc]
+
+
+# What it makes
+
+
+@pytest.mark.parametrize(("features", "dim", "hidden"), [(1, 2, (2,)), (4, 2, (8,)), (13, 6, (26,)), (64, 32, (128,))])
+def test_dimensions_follow_the_features(features: int, dim: int, hidden: tuple[int, ...]) -> None:
+    sized = Recipe().for_features(features)
+    assert (sized.dim, sized.hidden) == (dim, hidden)
+    assert sized.for_features(999) == sized
+    assert Recipe().build_encoder(features)(torch.zeros(3, features)).shape == (3, dim)
+    assert Recipe(dim=5, hidden=()).build_encoder(features)(torch.zeros(3, features)).shape == (3, 5)
+
+
+CLASSES = {
+    "infonce": objectives.InfoNCE,
+    "snl": objectives.SNL,
+    "nce": objectives.NCE,
+    "fisher": objectives.Fisher,
+    "simclr": objectives.SimCLR,
+    "spectral": objectives.Spectral,
+    "triplet": objectives.Triplet,
+    "simsiam": objectives.SimSiam,
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_every_objective_with_every_energy(objective: str, energy: str) -> None:
+    recipe = Recipe(objective=objective, energy=energy, temperature=0.3, p=3.0)
+    encoder, made = recipe.build_encoder(6), recipe.build_objective(6)
+    assert type(made) is CLASSES[objective]
+    pairing = recipe.build_pairing()
+    assert isinstance(pairing, MaskAndNoise)
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+    loss = made(encoder, pairing(x, made.needs, torch.Generator().manual_seed(0)))
+    assert math.isfinite(loss.check_finite())
+
+
+@pytest.mark.parametrize(
+    ("energy", "kind", "settings"),
+    [
+        ("euclidean", Euclidean, {}),
+        ("cosine", Cosine, {"temperature": 0.3}),
+        ("dot", Dot, {"temperature": 0.3}),
+        ("pnorm", PNorm, {"p": 3.0}),
+        ("anisotropic", Anisotropic, {}),
+    ],
+)
+def test_energies_get_their_settings(energy: str, kind: type, settings: dict[str, Any]) -> None:
+    made = Recipe(energy=energy, temperature=0.3, p=3.0).build_energy(4)
+    assert type(made) is kind
+    assert {name: getattr(made, name) for name in settings} == settings
+
+
+def test_the_plan_carries_every_choice_of_the_optimisation() -> None:
+    plan = Recipe(
+        steps=7, batch_size=9, optimiser="sgd", lr=0.5, objective_lr=0.4, weight_decay=0.3, warmup=2, clip_norm=0.1
+    ).plan()
+    assert dataclasses.astuple(plan)[:6] == (7, 9, "sgd", 0.5, 0.4, 0.3)
+    assert (plan.warmup, plan.clip_norm) == (2, 0.1)
+
+
+def test_the_seed_decides_the_initial_weights_whatever_the_objective() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    first = Recipe(seed=1, objective="snl").build_encoder(6)[0].weight
+    assert torch.equal(first, Recipe(seed=1, objective="fisher").build_encoder(6)[0].weight)
+    assert not torch.equal(first, Recipe(seed=2).build_encoder(6)[0].weight)
+    one, other = (Recipe(seed=1, objective="snl").build_objective(6) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    assert torch.equal(torch.get_rng_state(), before)
