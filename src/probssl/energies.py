@@ -22,19 +22,19 @@ def unit(z: Tensor) -> Tensor:
     return z * (z.square().sum(-1, keepdim=True) + tiny).rsqrt()
 
 
-def half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
-    """½ Σ_k w_k (a_ik − b_jk)² for all pairs: [..., n, d], [..., m, d] → [..., n, m].
+def minus_half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
+    """−½ Σ_k w_k (a_ik − b_jk)² for all pairs: [..., n, d], [..., m, d] → [..., n, m].
 
-    One matrix product, [−wa, ½wa², 1]·[b, 1, ½wb²]ᵀ, so that nothing else of size n × m is ever computed. Rounding may
-    leave distances of coinciding points a little below zero.
+    One matrix product, [wa, −½wa², 1]·[b, 1, −½wb²]ᵀ, so that nothing else of size n × m is ever computed. Rounding may
+    leave values of coinciding points a little above zero.
     """
     # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
     centre = b.detach().mean(-2, keepdim=True)
     a, b = a - centre, b - centre
     weighted_a, weighted_b = (a, b) if weights is None else (a * weights, b * weights)
-    norm_a = 0.5 * (a * weighted_a).sum(-1, keepdim=True)
-    norm_b = 0.5 * (b * weighted_b).sum(-1, keepdim=True)
-    left = torch.cat([-weighted_a, norm_a, torch.ones_like(norm_a)], -1)
+    norm_a = -0.5 * (a * weighted_a).sum(-1, keepdim=True)
+    norm_b = -0.5 * (b * weighted_b).sum(-1, keepdim=True)
+    left = torch.cat([weighted_a, norm_a, torch.ones_like(norm_a)], -1)
     right = torch.cat([b, torch.ones_like(norm_b), norm_b], -1)
     return left @ right.mT
 
@@ -60,6 +60,10 @@ class Energy(nn.Module, abc.ABC):
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
         """δ(a_i, b_j): [n, d], [m, d] → [n, m]; leading batch dimensions are allowed."""
 
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        """−δ(a_i, b_j), which is what losses use: the same as `-pairwise`, where an energy can save the negation."""
+        return -self.pairwise(a, b)
+
 
 class Cosine(Energy):
     """δ = (1 − cos(a, b)) / τ  (Siamese-EBM Eq. 5). Range [0, 2/τ]; 0 for parallel embeddings."""
@@ -72,7 +76,10 @@ class Cosine(Energy):
         return (1 - (unit(a) * unit(b)).sum(-1)) / self.temperature
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return (unit(a) / -self.temperature) @ unit(b).mT + 1 / self.temperature
+        return -self.logits(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        return (unit(a) / self.temperature) @ unit(b).mT - 1 / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"
@@ -85,7 +92,10 @@ class Euclidean(Energy):
         return 0.5 * (a - b).square().sum(-1)
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return half_squared_distances(a, b)
+        return -self.logits(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        return minus_half_squared_distances(a, b)
 
 
 class PNorm(Energy):
@@ -128,7 +138,10 @@ class Dot(Energy):
         return -(a * b).sum(-1) / self.temperature
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return (a / -self.temperature) @ b.mT
+        return -self.logits(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a / self.temperature) @ b.mT
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"
@@ -174,9 +187,12 @@ class Anisotropic(Energy):
         return 0.5 * ((a - b).square() * self.concentration).sum(-1)
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return -self.logits(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
         if self.normalise:
             a, b = unit(a), unit(b)
-        return half_squared_distances(a, b, self.concentration)
+        return minus_half_squared_distances(a, b, self.concentration)
 
     def extra_repr(self) -> str:
         return f"dim={len(self.raw_concentration)}, normalise={self.normalise}"
@@ -213,6 +229,9 @@ class Asymmetric(Energy):
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
         return self.base.pairwise(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.base.logits(a, b)
 
 
 def _positive(name: str, value: float) -> float:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
@@ -64,59 +65,65 @@ class InfoNCE(PairObjective):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
         if self.candidates == "two-view":
-            return self._two_view(first, second)
-        if self.candidates == "given":
-            return self._given(encoder, views, first, second)
-        energies = self.energy.pairwise(first, second)  # [n, n], rows x, columns x̃
-        alignment = energies.diagonal().mean()
-        if self.candidates == "batch-negatives":
-            n = len(energies)
-            energies = energies.masked_fill(torch.eye(n, dtype=torch.bool, device=energies.device), torch.inf)
-            offset = math.log(n - 1)
+            alignment, loss = self._two_view(first, second)
+        elif self.candidates == "given":
+            alignment, loss = self._given(encoder, views, first, second)
         else:
-            offset = 0.0
-        columns, rows = self.anchor != "original", self.anchor != "augmented"
-        normalisers = [torch.logsumexp(-energies, dim).mean() for dim, used in ((0, columns), (1, rows)) if used]
-        return {
-            "alignment": alignment,
-            "log_normaliser": sum(normalisers[1:], normalisers[0]) / len(normalisers) - offset,
-        }
+            logits = self.energy.logits(first, second)  # [n, n], rows x, columns x̃
+            alignment = -logits.diagonal().mean()
+            if self.candidates == "batch-negatives":
+                return {"alignment": alignment, "log_normaliser": self._negatives_only(logits)}
+            loss = _mean([-F.log_softmax(logits, dim).diagonal().mean() for dim in self._anchor_dims])
+        return {"alignment": alignment, "log_normaliser": loss - alignment}
 
-    def _two_view(self, first: Tensor, second: Tensor) -> dict[str, Tensor]:
-        both = torch.cat([first, second])
-        energies = self.energy.pairwise(both, both)  # [2n, 2n]
-        alignment = energies.diagonal(len(first)).mean()
-        energies = energies.masked_fill(torch.eye(len(both), dtype=torch.bool, device=both.device), torch.inf)
-        return {"alignment": alignment, "log_normaliser": torch.logsumexp(-energies, 1).mean()}
+    # The losses are −log softmax at the positive, which is alignment + log_normaliser. They go through log_softmax
+    # because torch.logsumexp is several times slower where exponentials underflow to denormal numbers.
 
-    def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> dict[str, Tensor]:
+    @property
+    def _anchor_dims(self) -> list[int]:
+        """Dimensions of the matrix [x, x̃] over which candidates run: 0 for anchors x̃, 1 for anchors x."""
+        return {"augmented": [0], "original": [1], "symmetric": [0, 1]}[self.anchor]
+
+    def _negatives_only(self, logits: Tensor) -> Tensor:
+        n = len(logits)
+        others = logits.masked_fill(torch.eye(n, dtype=torch.bool, device=logits.device), -torch.inf)
+        return _mean([torch.logsumexp(others, dim).mean() for dim in self._anchor_dims]) - math.log(n - 1)
+
+    def _two_view(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        n, both = len(first), torch.cat([first, second])
+        itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
+        logits = self.energy.logits(both, both)  # [2n, 2n]
+        positive = torch.arange(2 * n, device=both.device).roll(n)
+        return -logits.diagonal(n).mean(), F.cross_entropy(logits.masked_fill(itself, -torch.inf), positive)
+
+    def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         if views.negatives is None:
             raise InputError("candidates='given' needs views with negatives, and this pairing provides none")
         positive = self.energy.paired(first, second)  # [n]
         own = views.negatives.ndim == views.x.ndim + 1  # [n, M, ...] rather than [M, ...]
         flat = views.negatives.flatten(0, 1) if own else views.negatives
-        normalisers = []
-        for anchor_is_original in (False, True):
-            if self.anchor == ("augmented" if anchor_is_original else "original"):
-                continue
-            embed = self.energy.embed_augmented if anchor_is_original else self.energy.embed
+        losses = []
+        for dim in self._anchor_dims:
+            anchors, embed = (first, self.energy.embed_augmented) if dim else (second, self.energy.embed)
             negative = embed(encoder, flat)
             if own:
                 negative = negative.unflatten(0, views.negatives.shape[:2])  # [n, M, m]
-                anchors = (first if anchor_is_original else second).unsqueeze(1).expand_as(negative)
-                energies = self.energy.paired(*((anchors, negative) if anchor_is_original else (negative, anchors)))
-            elif anchor_is_original:
-                energies = self.energy.pairwise(first, negative)  # [n, M]
+                anchors = anchors.unsqueeze(1).expand_as(negative)
+                energies = self.energy.paired(*((anchors, negative) if dim else (negative, anchors)))
             else:
-                energies = self.energy.pairwise(negative, second).mT
-            normalisers.append(torch.logsumexp(-torch.cat([positive.unsqueeze(1), energies], 1), 1).mean())
-        return {
-            "alignment": positive.mean(),
-            "log_normaliser": sum(normalisers[1:], normalisers[0]) / len(normalisers),
-        }
+                energies = (
+                    self.energy.pairwise(anchors, negative) if dim else self.energy.pairwise(negative, anchors).mT
+                )
+            logits = -torch.cat([positive.unsqueeze(1), energies], 1)  # [n, 1 + M]
+            losses.append(-F.log_softmax(logits, 1)[:, 0].mean())
+        return positive.mean(), _mean(losses)
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return None if self.candidates == "batch-negatives" else 0.0
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    return sum(values[1:], values[0]) / len(values)
 
 
 class SimCLR(InfoNCE):

@@ -37,7 +37,7 @@ class BiasNetwork(nn.Module):
 
 
 class _Biased(PairObjective):
-    """Shared by NCE and SNL: energies of all pairs of a batch, and the bias of each augmented anchor."""
+    """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor."""
 
     bias: nn.Module
 
@@ -45,10 +45,10 @@ class _Biased(PairObjective):
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
         self.bias = BiasNetwork(dim) if bias is None else bias
 
-    def energies_and_bias(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
-        """δ(x_i, x̃_j) as [n, n], and λ(x̃_j) as [n]."""
+    def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
+        """−δ(x_i, x̃_j) as [n, n], and λ(x̃_j) as [n]."""
         first, second = self.embed_pair(encoder, views)
-        return self.energy.pairwise(first, second), self.bias(second)
+        return self.energy.logits(first, second), self.bias(second)
 
 
 class NCE(_Biased):
@@ -81,9 +81,9 @@ class NCE(_Biased):
         self.prior = prior
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        energies, bias = self.energies_and_bias(encoder, views)
-        prior = 1 / len(energies) if self.prior is None else self.prior
-        logits = math.log(prior / (1 - prior)) - energies - bias  # [n, n], column i belongs to x̃_i
+        minus_energies, bias = self.logits_and_bias(encoder, views)
+        prior = 1 / len(minus_energies) if self.prior is None else self.prior
+        logits = minus_energies + (math.log(prior / (1 - prior)) - bias)  # [n, n], column i belongs to x̃_i
         return {
             "positive": prior * F.softplus(-logits.diagonal()).mean(),
             "negative": (1 - prior) * off_diagonal_mean(F.softplus(logits)),
@@ -122,12 +122,12 @@ class SNL(_Biased):
         super().__init__(dim, energy, bias, pair)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        energies, bias = self.energies_and_bias(encoder, views)
-        exponent = -energies - bias  # [n, n], column i belongs to x̃_i
+        minus_energies, bias = self.logits_and_bias(encoder, views)
+        exponent = minus_energies - bias  # [n, n], column i belongs to x̃_i
         excess = F.relu(exponent - LINEAR_BEYOND)
         weights = torch.exp(exponent - excess) * (1 + excess)
         return {
-            "alignment": energies.diagonal().mean(),
+            "alignment": -minus_energies.diagonal().mean(),
             "bias": bias.mean(),
             "normaliser": off_diagonal_mean(weights) - 1,
         }

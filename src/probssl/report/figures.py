@@ -110,7 +110,7 @@ def projection(points: np.ndarray, labels: np.ndarray, classes: Sequence[str], a
 
         handles = [
             Line2D([], [], marker="o", linestyle="", markersize=5, color=PALETTE[code % len(PALETTE)], label=name)
-            for code, name in enumerate(classes)
+            for code, name in enumerate(name.replace("$", r"\$") for name in classes)  # a dollar would begin a formula
         ]
         axis.legend(handles=handles, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
 
 from probssl.report.figures import PALETTE
+
+STAND_IN = "\uf8f1"
+"""Takes the place of < in names until they are in the page, where a name could otherwise end the script."""
 
 
 def scatter(
@@ -18,6 +22,7 @@ def scatter(
         import vl_convert  # noqa: F401 - holds the scripts that make the page work without a network
     except ImportError:
         return None
+    classes = [name.replace("<", STAND_IN) for name in classes]
     names = [classes[code] if code >= 0 and len(classes) else "all" for code in labels]
     data = altair.Data(
         values=[
@@ -25,7 +30,7 @@ def scatter(
             for (x, y), row, name in zip(points, rows, names, strict=True)
         ]
     )
-    domain = list(classes) or ["all"]
+    domain = classes or ["all"]
     colour = altair.Scale(domain=domain, range=[PALETTE[i % len(PALETTE)] for i in range(len(domain))])
     chosen = altair.selection_point(fields=["label"], bind="legend")
     chart = (
@@ -44,4 +49,4 @@ def scatter(
         .configure_axis(grid=False)
     )
     document: str = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": False})
-    return document
+    return document.replace(json.dumps(STAND_IN)[1:-1], "\\u003c")

@@ -1,0 +1,191 @@
+"""`probssl fit`: what it writes and prints, on data of every shape, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+from probssl.recipe import Recipe
+from probssl.runs import Run
+from tests.cli.shell import document, probssl, refusal, succeed
+
+FILES = {
+    "model.safetensors",
+    "recipe.toml",
+    "source.json",
+    "log.jsonl",
+    "metrics.json",
+    "projection.npz",
+    "report.html",
+    "checkpoints",
+}
+
+
+def test_run_folder_and_output(table, scratch):
+    result = succeed("fit", table, "--label", "kind", "--steps", 12, "--dim", 3, "--seed", 4)
+    out = scratch / "runs" / "table-infonce-euclidean"
+    assert {path.name for path in out.iterdir()} == FILES
+    assert "runs/table-infonce-euclidean" in result.stdout
+    assert (out / "report.html").as_uri() in result.stdout
+    assert "Nearest-neighbour accuracy" in result.stdout
+    assert "…" not in result.stdout
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    assert "12/12" in result.stderr
+    recipe = Recipe.from_toml(out / "recipe.toml")
+    assert (recipe.steps, recipe.dim, recipe.seed, recipe.hidden) == (12, 3, 4, (8,))
+
+
+def test_second_run_gets_a_folder_of_its_own(table):
+    first, second = (document("fit", table, "--steps", 2)["run"] for _ in range(2))
+    assert second == f"{first}-2"
+
+
+def test_json(table, scratch):
+    found = document("fit", table, "--label", "kind", "--steps", 5, "--out", "r")
+    assert {"run", "report", "steps", "seconds", "collapsed", "source", "rows", "protocols"} == set(found)
+    assert (found["run"], found["steps"], found["collapsed"]) == ("r", 5, {})
+    assert list(found["rows"]) == ["raw features", "PCA to 2", "untrained encoder", "trained encoder"]
+    assert found["rows"] == json.loads((scratch / "r" / "metrics.json").read_text())["rows"]
+
+
+def test_json_and_quiet_leave_standard_error_empty(table):
+    assert succeed("fit", table, "--steps", 2, "--out", "r", "--json").stderr == ""
+    assert succeed("fit", table, "--label", "kind", "--steps", 2, "--out", "q", "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a,b\n1,2\n3,1\n4,7\n", "a\n1\n3\n4\n7\n", "a,b\n1,5\n1,6\n"],
+    ids=["three rows", "one feature", "two rows, one constant"],
+)
+def test_tiny_tables(text, scratch):
+    (scratch / "t.csv").write_text(text)
+    found = document("fit", "t.csv", "--steps", 3, "--out", "r", "--keep-constant")
+    assert "linear_probe" not in found["rows"]["trained encoder"]
+
+
+@pytest.mark.parametrize("name", ["sklearn:wine", "toy:moons"])
+def test_named_data(name):
+    found = document("fit", name, "--steps", 5, "--out", "r", "--seed", 2**40)
+    assert found["source"] == name
+    assert 0 <= found["rows"]["trained encoder"]["linear_probe"] <= 1
+
+
+def test_wide_random_array(scratch):
+    np.save(scratch / "x.npy", np.random.default_rng(0).normal(size=(5000, 200)))
+    found = document("fit", "x.npy", "--steps", 3, "--dim", 4, "--hidden", "8", "--out", "r")
+    assert found["rows"]["trained encoder"]["rankme"] > 1
+
+
+def test_recipe_file_is_the_start_and_options_override_it(table, scratch):
+    (scratch / "mine.toml").write_text('objective = "snl"\nsteps = 3\nlr = 0.002\n')
+    succeed("fit", table, "--label", "kind", "--recipe", "mine.toml", "--steps", 4, "--out", "r", "-q")
+    recipe = Run(scratch / "r").recipe
+    assert (recipe.objective, recipe.steps, recipe.lr) == ("snl", 4, 0.002)
+
+
+BAD_TABLES = {
+    "a,b\n1,2\n3,\n": ["'b'", "missing", "line 3"],
+    "a,b\n1,2\n3,2\n": ["'b'", "same value"],
+    "a,b\n1,x\n3,y\n": ["'b'", "not numbers", "line 2"],
+    "a,b\n1,inf\n3,2\n": ["'b'", "infinite", "line 2"],
+    "a,b\n1,2\n": ["1 row"],
+    "a,a\n1,2\n3,4\n": ["'a'", "2 columns"],
+    "": ["empty"],
+}
+
+
+@pytest.mark.parametrize("text", BAD_TABLES)
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--out", "r"]], ids=["plain", "json", "out"])
+def test_bad_tables_leave_nothing_behind(text, flags, scratch):
+    (scratch / "bad.csv").write_text(text)
+    said = refusal("fit", "bad.csv", "--steps", 5, *flags)
+    assert all(part in said for part in ["bad.csv", *BAD_TABLES[text]]), said
+    assert [path.name for path in scratch.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--label", "knd"], ["'knd'", "'kind'"]),
+        (["--drop", "nope"], ["'nope'"]),
+        (["--drop", "a", "--drop", "b", "--drop", "c", "--drop", "d"], ["no feature left"]),
+        (["--objective", "infonc"], ["'infonce'"]),
+        (["--energy", "best"], ["energy 'best'", "cosine"]),
+        (["--objective", "spectral", "--energy", "dot"], ["spectral", "cosine"]),
+        (["--hidden", "8,x"], ["--hidden", "8,x"]),
+        (["--hidden", "0"], ["hidden"]),
+        (["--steps", "0"], ["steps"]),
+        (["--dim", "0"], ["dim"]),
+        (["--lr", "nan"], ["nan"]),
+        (["--preservation", "2"], ["preservation"]),
+        (["--noise", "0"], ["noise"]),
+        (["--p", "0.5"], ["p must"]),
+        (["--optimiser", "best"], ["'best'"]),
+        (["--batch-size", "1"], ["batch size"]),
+        (["--seed", "-1"], ["seed"]),
+        (["--recipe", "nope.toml"], ["nope.toml"]),
+        (["--resume"], ["--out"]),
+    ],
+)
+def test_bad_options_leave_nothing_behind(options, named, table, scratch):
+    label = [] if "--label" in options else ["--label", "kind"]
+    said = refusal("fit", table, *label, *options)
+    assert all(part in said for part in named), said
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("data", ["nope.csv", "nope", "pmlb:../x", "sklearn:iriss", "."])
+def test_data_that_is_not_there(data, scratch):
+    assert data in refusal("fit", data)
+    assert list(scratch.iterdir()) == []
+
+
+def test_no_data():
+    assert "DATA" in refusal("fit")
+
+
+def test_bad_recipe_file(table, scratch):
+    for text, named in {"stepz = 3": "'steps'", 'steps = "x"': "steps", "steps = = 3": "TOML"}.items():
+        (scratch / "r.toml").write_text(text)
+        said = refusal("fit", table, "--recipe", "r.toml")
+        assert "r.toml" in said
+        assert named in said
+
+
+def test_out_that_cannot_be_written(table, run, scratch):
+    (scratch / "file").write_text("mine")
+    (scratch / "folder").mkdir()
+    (scratch / "folder" / "thesis.tex").write_text("mine")
+    common = ["fit", table, "--label", "kind", "--steps", 2, "--out"]
+    assert "file is a file" in refusal(*common, "file", "-q")
+    assert "cannot be read or written" in refusal(*common, "file/run", "-q")
+    assert "other files" in refusal(*common, "folder", "-q")
+    assert "already holds a run" in refusal(*common, run, "-q")
+    assert (scratch / "file").read_text() == "mine"
+    assert len(list((scratch / "folder").iterdir())) == 1
+
+
+def test_overwrite(table):
+    common = ["fit", table, "--label", "kind", "--out", "r"]
+    succeed(*common, "--steps", 2, "-q")
+    assert document(*common, "--steps", 3, "--overwrite")["steps"] == 3
+
+
+def test_failed_training_has_a_code_of_its_own(table, scratch):
+    options = ["--label", "kind", "--steps", 20, "--optimiser", "sgd", "--lr", 1e30, "--out", "r", "--json"]
+    result = probssl("fit", table, *options)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "not finite" in result.stderr
+    assert "probssl doctor r" in result.stderr
+    assert not (scratch / "r" / "model.safetensors").exists()
+    assert document("doctor", "r")["findings"][0]["kind"] == "failure"
+
+
+def test_collapse_is_loud(collapsed):
+    folder, result = collapsed
+    assert result.exit_code == 0
+    assert "warning: representation collapse" in result.stderr
+    assert f"probssl doctor {folder}" in result.stderr
+    assert "representation" in json.loads(result.stdout)["collapsed"]

@@ -1,0 +1,113 @@
+"""Ctrl-C, SIGTERM, kill -9 and --resume, on real processes."""
+
+import signal
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from probssl.runs import Run
+from tests.cli.shell import document, probssl, refusal, start, succeed
+
+LONG = ["--label", "kind", "--steps", "500000"]
+
+
+def wait_for(condition, process, seconds=90):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def training(folder):
+    log = folder / "log.jsonl"
+    return lambda: log.is_file() and log.read_text().count('"loss"') >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption(number, table, scratch):
+    out = scratch / "my run"
+    process = start("fit", table, *LONG, "--out", out, "--json")
+    wait_for(training(out), process)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stdout == ""
+    steps = Run(out).log[-1]["step"]
+    assert f"go on with: probssl fit --resume --out '{out}'" in stderr
+    assert "Traceback" not in stderr
+    assert list((out / "checkpoints").glob("step-*"))
+    assert not (out / "model.safetensors").exists()
+    assert steps > 0
+    told = document("doctor", out)
+    assert told["healthy"] is False
+    assert [finding["kind"] for finding in told["findings"]] == ["unfinished"]
+    assert "no finished model" in refusal("embed", out, table, "--out", "z.npy")
+    assert (
+        "What is wrong"
+        in (scratch / succeed("report", out, "--out", "p.html").stdout.split("/")[-1].strip()).read_text()
+    )
+
+
+def test_killed_and_resumed_is_the_run_that_was_not_killed(table, scratch):
+    options = ["--label", "kind", "--steps", "1500", "--objective", "snl"]
+    process = start("fit", table, *options, "--out", scratch / "killed", "--quiet")
+    checkpoints = scratch / "killed" / "checkpoints"
+    wait_for(lambda: len(list(checkpoints.glob("step-*.safetensors"))) > 1, process)
+    process.kill()
+    process.communicate()
+    assert not (scratch / "killed" / "model.safetensors").exists()
+    succeed("fit", "--resume", "--out", "killed", "-q")
+    succeed("fit", table, *options, "--out", "whole", "-q")
+    killed, whole = (load_file(scratch / name / "model.safetensors") for name in ("killed", "whole"))
+    assert killed.keys() == whole.keys()
+    assert all(killed[name].equal(whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--lr", "0.5"], "lr = 0.01"),
+        (["--objective", "snl"], "objective = infonce"),
+        (["--label", "a"], "--label kind"),
+        (["--drop", "a"], "--drop"),
+        (["--keep-constant"], "--keep-constant"),
+        (["--overwrite"], "--overwrite"),
+        (["--recipe", "other.toml"], "steps = 30"),
+    ],
+)
+def test_resume_refuses_to_change_the_run(options, named, run, scratch):
+    (scratch / "other.toml").write_text("steps = 31\n")
+    before = (run / "model.safetensors").read_bytes()
+    said = refusal("fit", "--resume", "--out", run, "-q", *options)
+    assert named in said
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+def test_resume_refuses_other_data(run):
+    assert "sklearn:iris" in refusal("fit", "sklearn:iris", "--resume", "--out", run)
+
+
+def test_resuming_what_is_not_there(table):
+    assert "no run to resume" in refusal("fit", "--resume", "--out", "nope")
+    succeed("fit", table, "--label", "kind", "--steps", 2, "--resume", "--out", "new", "-q")
+
+
+def test_resuming_a_finished_run_changes_nothing(copy):
+    before = load_file(copy / "model.safetensors")
+    succeed("fit", "--resume", "--out", copy, "-q")
+    after = load_file(copy / "model.safetensors")
+    assert all(before[name].equal(after[name]) for name in before)
+
+
+def test_ctrl_c_while_evaluating_says_how_to_go_on(table, monkeypatch):
+    from probssl import runs
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "assess", stop)
+    result = probssl("fit", table, "--label", "kind", "--steps", 2, "--out", "r", "-q")
+    assert result.exit_code == 130
+    assert "probssl fit --resume --out r" in result.stderr
