@@ -25,7 +25,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from probssl import estimators
 from probssl.data import load
 from probssl.errors import InputError, NonFiniteLoss
-from probssl.estimators import CollapseWarning, SiameseEncoder
+from probssl.errors import CollapseWarning
+from probssl.estimators import SiameseEncoder
 from probssl.objectives import InfoNCE
 from probssl.pairings import Views
 from probssl.recipe import ENERGIES, OBJECTIVES, Recipe
@@ -46,7 +47,7 @@ UNTRAINED = {"steps": 1, "lr": 1e-12}
 
 
 @parametrize_with_checks(CONFIGURED)
-@pytest.mark.filterwarnings("ignore::probssl.estimators.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::probssl.errors.CollapseWarning")
 def test_scikit_learn(estimator, check):
     check(estimator)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from probssl.data import Standardiser
 from probssl.encoders import encode
-from probssl.errors import NonFiniteLoss
+from probssl.errors import CollapseWarning, NonFiniteLoss
 from probssl.objectives import InfoNCE, Objective
 from probssl.pairings import Views
 from probssl.recipe import FIXED_ENERGY, Recipe
@@ -35,10 +35,6 @@ SCORE_SEED = 0
 
 _TURN = threading.Lock()
 """Training borrows torch's random state, which all threads of a process share, so they train one at a time."""
-
-
-class CollapseWarning(UserWarning):
-    """Training ended with a representation that is constant, or that fills few of its dimensions."""
 
 
 class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -65,8 +61,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         margin: float = 1.0,
         dim: int | None = None,
         hidden: tuple[int, ...] | None = None,
-        preservation: float = 0.8,
-        noise: float = 0.1,
+        preservation: float = 0.5,
+        noise: float = 0.25,
         steps: int = 2000,
         batch_size: int = 256,
         optimiser: str = "adam",

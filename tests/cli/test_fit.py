@@ -36,7 +36,7 @@ def test_run_folder_and_output(table, scratch):
 
 
 def test_second_run_gets_a_folder_of_its_own(table):
-    first, second = (document("fit", table, "--steps", 2)["run"] for _ in range(2))
+    first, second = (document("fit", table, "--drop", "kind", "--steps", 2)["run"] for _ in range(2))
     assert second == f"{first}-2"
 
 
@@ -49,7 +49,7 @@ def test_json(table, scratch):
 
 
 def test_json_and_quiet_leave_standard_error_empty(table):
-    assert succeed("fit", table, "--steps", 2, "--out", "r", "--json").stderr == ""
+    assert succeed("fit", table, "--drop", "kind", "--steps", 2, "--out", "r", "--json").stderr == ""
     assert succeed("fit", table, "--label", "kind", "--steps", 2, "--out", "q", "--quiet").stderr == ""
 
 

@@ -166,12 +166,13 @@ def test_reproduce(monkeypatch, scratch):
 
     from probssl.studies import circles
 
-    monkeypatch.setitem(circles.SCALE, "smoke", (2, 5))
+    monkeypatch.setitem(circles.SCALE, "smoke", (2, 3))
     listed = document("reproduce")["experiments"]
     assert [entry["name"] for entry in listed] == ["siamese/circles"]
     assert "siamese/circles" in succeed("reproduce").stdout
     with joblib.parallel_config(backend="sequential"):
         found = document("reproduce", "siamese/circles", "--budget", "smoke")
+        monkeypatch.setitem(circles.SCALE, "smoke", (1, 2))
         shown = succeed("reproduce", "siamese/circles", "--budget", "smoke", "--out", "again", "--quiet")
     assert {"experiment", "budget", "seconds", "rows"} <= set(found)
     assert found["page"] == "reproduced/siamese/circles/index.html"

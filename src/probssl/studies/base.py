@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import math
 import time
 from dataclasses import dataclass
 from importlib import resources
@@ -49,15 +50,10 @@ class Row:
     verdict: Verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "setting": self.setting,
-            "metric": self.metric,
-            "value": self.value,
-            "spread": self.spread,
-            "published": self.published,
-            "verdict": self.verdict,
-        }
+        """Plain values for JSON, where a number that is not finite is null."""
+        numbers = {"value": self.value, "spread": self.spread, "published": self.published}
+        finite = {name: number if number is None or math.isfinite(number) else None for name, number in numbers.items()}
+        return {"setting": self.setting, "metric": self.metric, **finite, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -147,9 +143,12 @@ def verdict(
 
     `matched` when they differ by no more than two standard errors of ours, or 0.01 where that is larger; otherwise
     `beaten` or `missed` by the metric's direction. Without a published number, or without ours: `not comparable`.
+    A number of ours that is not finite is `missed`.
     """
     if value is None or published_value is None:
         return "not comparable"
+    if not math.isfinite(value):
+        return "missed"
     standard_error = (spread or 0.0) / max(repetitions, 1) ** 0.5
     difference = value - published_value
     if abs(difference) <= max(2 * standard_error, RESOLUTION):

@@ -1,0 +1,130 @@
+"""siamese/circles: the whole path at the smoke budget, and the settings that make it the paper's experiment."""
+
+import csv
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from probssl import studies
+from probssl.data import load
+from probssl.studies import circles
+
+SETTINGS = ["KL", "SNL", "NCE", "Fisher", "raw features", "untrained encoder"]
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("circles") / "out"
+    return folder, studies.run("siamese/circles", "smoke", folder, quiet=True)
+
+
+def test_rows(smoke):
+    rows = {(row.setting, row.metric): row for row in smoke[1].rows}
+    assert list(rows) == [(setting, metric) for setting in SETTINGS for metric in ("linear probe", "two-means")]
+    for (setting, metric), row in rows.items():
+        assert 0 <= row.value <= 1
+        assert row.published == (1.0 if setting in circles.LOSSES and metric == "linear probe" else None)
+        assert (row.verdict == "not comparable") == (row.published is None)
+    assert rows["raw features", "linear probe"].value < 0.8
+
+
+def test_document(smoke):
+    folder, result = smoke
+    document = json.loads((folder / "result.json").read_text())
+    assert document == json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert set(document) == {"experiment", "budget", "seconds", "rows", "page"}
+    assert (document["experiment"], document["budget"]) == ("siamese/circles", "smoke")
+    for row in document["rows"]:
+        assert list(row) == ["setting", "metric", "value", "spread", "published", "verdict"]
+        assert row["verdict"] in ("matched", "beaten", "missed", "not comparable")
+
+
+def test_files(smoke):
+    folder, result = smoke
+    assert result.page == folder / "index.html"
+    assert {path.name for path in folder.iterdir()} == {
+        "index.html",
+        "result.json",
+        "trials.csv",
+        "figure1.png",
+        "figure2.png",
+        "figure3.png",
+        "all-seeds.png",
+    }
+    for path in folder.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    page = result.page.read_text()
+    for words in ("Two circles, four losses", "Figure 1", "Figure 2", "Figure 3", "not comparable"):
+        assert words in page
+    with (folder / "trials.csv").open() as file:
+        trials = list(csv.DictReader(file))
+    assert sorted(trial["setting"] for trial in trials) == sorted(SETTINGS)
+
+
+def test_run_again_into_the_same_folder_is_allowed(smoke, monkeypatch):
+    folder, first = smoke
+    monkeypatch.setattr(circles, "run", lambda budget, out, quiet: (first.rows, first.page))
+    assert studies.run("siamese/circles", "smoke", folder).rows == first.rows
+
+
+@pytest.mark.parametrize(("wrong", "share"), [(0, 1.0), (40, 1.0), (10, 0.75), (20, 0.5)])
+def test_two_means_agreement(wrong, share):
+    """Two far clusters of 20 whose labels are right but for `wrong` of them, half in each."""
+    z = np.repeat([[0.0, 0.0], [9.0, 9.0]], 20, axis=0) + np.random.default_rng(0).normal(0, 0.1, (40, 2))
+    labels = np.repeat([0, 1], 20)
+    for start in (0, 20):
+        labels[start : start + wrong // 2] ^= 1
+    assert circles.two_means_agreement(z, labels) == pytest.approx(share)
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """What every loss hands to the training loop, without training."""
+    seen = {}
+
+    def fit(encoder, objective, pairing, x, plan, *, seed):
+        weights = {name: value.clone() for name, value in encoder.state_dict().items()}
+        seen[len(seen)] = SimpleNamespace(weights=weights, objective=objective, pairing=pairing, x=x, plan=plan)
+        return SimpleNamespace(history=[], collapsed={})
+
+    monkeypatch.setattr(circles, "fit", fit)
+    z = {setting: circles.trial(setting, 3, 7).z for setting in (*circles.LOSSES, "untrained encoder")}
+    return dict(zip(circles.LOSSES, seen.values(), strict=True)), z
+
+
+def test_every_loss_starts_from_the_same_weights_and_batch(captured):
+    seen, z = captured
+    first = seen["KL"]
+    for trial in seen.values():
+        assert all(trial.weights[name].equal(first.weights[name]) for name in first.weights)
+        assert trial.x.equal(first.x)
+        assert (trial.plan.steps, trial.plan.batch_size, trial.plan.learning_rate) == (7, 200, 0.01)
+        assert (trial.plan.objective_learning_rate, trial.plan.anneal) == (0.1, "constant")
+    for code in z.values():
+        np.testing.assert_array_equal(code, z["untrained encoder"])
+
+
+def test_fisher_is_given_the_exact_score_of_the_mixture(captured):
+    trial = captured[0]["Fisher"]
+    views = trial.pairing(trial.x, trial.objective.needs, torch.Generator().manual_seed(0))
+    x_aug = views.augmented[0].double()
+    x = views.x.double().requires_grad_()
+    turns = [torch.tensor([[c, -s], [s, c]], dtype=torch.double) for c, s in ((0, -1), (1, 0), (0, 1))]
+    each = torch.stack([-0.5 * ((x_aug - x @ turn.T) / 0.1).square().sum(1) for turn in turns], 1)
+    log_prob = torch.logsumexp(each, 1) - math.log(3) - math.log(2 * math.pi * 0.1**2)
+    torch.testing.assert_close(trial.pairing.log_prob(x_aug, x), log_prob)
+    (score,) = torch.autograd.grad(log_prob.sum(), x)
+    torch.testing.assert_close(views.score[0].double(), score, rtol=1e-3, atol=2e-3)
+
+
+def test_data_are_the_papers_circles():
+    table = load("toy:circles", seed=0)
+    radius = np.linalg.norm(table.features, axis=1)
+    inner = np.array([table.classes[code] == "inner" for code in table.labels])
+    assert len(table) == 200
+    assert radius[inner].mean() == pytest.approx(0.1, abs=0.03)
+    assert radius[~inner].mean() == pytest.approx(1.0, abs=0.03)
