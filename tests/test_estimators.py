@@ -24,8 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probssl import estimators
 from probssl.data import load
-from probssl.errors import InputError, NonFiniteLoss
-from probssl.errors import CollapseWarning
+from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
 from probssl.estimators import SiameseEncoder
 from probssl.objectives import InfoNCE
 from probssl.pairings import Views

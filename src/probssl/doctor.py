@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +88,10 @@ def examine(run: Run) -> Diagnosis:
     if not run.finished and not findings:
         findings.append(
             Finding(
-                "unfinished", f"training stopped at {done}", last["step"], (f"probssl fit --resume --out {run.folder}",)
+                "unfinished",
+                f"training stopped at {done}",
+                last["step"],
+                (f"probssl fit --resume --out {shlex.quote(str(run.folder))}",),
             )
         )
     if findings:

@@ -67,7 +67,7 @@ class Recipe:
     noise: float = choice(0.25, "standard deviation of the noise an augmentation adds")
     steps: int = choice(2000, "training steps")
     batch_size: int = choice(256, "rows a step")
-    optimiser: str = choice("adam", "adam, adamw or sgd")
+    optimiser: str = choice("adam", "optimiser: adam, adamw or sgd")
     lr: float = choice(0.01, "learning rate of the encoder")
     objective_lr: float | None = choice(None, "learning rate of the objective's own parameters (default: --lr)")
     weight_decay: float = choice(0.0, "weight decay")

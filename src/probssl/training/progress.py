@@ -90,7 +90,7 @@ class ProgressBar(Reporter):
         }
         parts = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in numbers.items() if name not in hidden]
         if "rankme" in numbers:
-            parts.append(f"RankMe {numbers['rankme']:.2f}")
+            parts.insert(1, f"RankMe {numbers['rankme']:.2f}")  # beside the loss, where a narrow terminal shows it
         self._terms = self._text("  " + " · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
 
     def warn(self, message: str) -> None:
