@@ -180,9 +180,9 @@ class TestPartialFit:
         scores = [encoder.partial_fit(inside, steps=40).score(outside) for _ in range(4)]
         assert scores == sorted(scores)
         losses = [row["loss"] for row in encoder.history_ if "loss" in row]
-        assert np.mean(losses[-20:]) < np.mean(losses[:20])
+        assert np.mean(losses[-2:]) < np.mean(losses[:2])
         assert encoder.n_steps_ == 160
-        assert [row["step"] for row in encoder.history_ if "event" not in row] == list(range(161))
+        assert [row["step"] for row in encoder.history_ if "event" not in row] == list(range(0, 161, 20))
         assert {row["learning_rate"] for row in encoder.history_ if "loss" in row} == {1e-3}
 
     def test_first_call_fixes_scaling_and_later_calls_see_other_draws(self, wine):

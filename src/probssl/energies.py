@@ -16,10 +16,11 @@ from torch.nn import functional as F
 from probssl.errors import InputError
 
 
-def unit(z: Tensor) -> Tensor:
-    """z / ‖z‖ along the last dimension, smooth at zero so that second derivatives stay finite."""
+def unit(z: Tensor, length: float = 1.0) -> Tensor:
+    """z · length / ‖z‖ along the last dimension, smooth at zero so that second derivatives stay finite."""
     tiny = torch.finfo(z.dtype).eps ** 2
-    return z * (z.square().sum(-1, keepdim=True) + tiny).rsqrt()
+    inverse_norm = (z.square().sum(-1, keepdim=True) + tiny).rsqrt()
+    return z * (inverse_norm if length == 1 else inverse_norm * length)
 
 
 def minus_half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -79,7 +80,7 @@ class Cosine(Energy):
         return -self.logits(a, b)
 
     def logits(self, a: Tensor, b: Tensor) -> Tensor:
-        return (unit(a) / self.temperature) @ unit(b).mT - 1 / self.temperature
+        return (unit(a, 1 / self.temperature) @ unit(b).mT).sub_(1 / self.temperature)
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"

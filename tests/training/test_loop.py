@@ -87,7 +87,7 @@ def test_bad_plans_are_refused(wrong: dict[str, Any], named: str) -> None:
     assert_one_sentence(caught.value, named)
 
 
-@pytest.mark.parametrize(("steps", "log", "checkpoint"), [(1, 10, 1), (50, 10, 5), (2000, 20, 200), (10**6, 100, 1000)])
+@pytest.mark.parametrize(("steps", "log", "checkpoint"), [(1, 20, 1), (50, 20, 5), (2000, 20, 200), (10**6, 100, 1000)])
 def test_intervals(steps: int, log: int, checkpoint: int) -> None:
     assert (TrainingPlan(steps=steps).log_interval, TrainingPlan(steps=steps).checkpoint_interval) == (log, checkpoint)
 

@@ -19,16 +19,19 @@ Pair = Literal["original", "augmented"]
 class Terms(Mapping[str, Tensor]):
     """Named parts of a loss with their weights; `total` is what is minimised."""
 
+    total: Tensor
+
     def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
-        self._values = values
-        if not weights.keys() <= values.keys():
-            unknown = ", ".join(sorted(weights.keys() - values.keys()))
-            raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(values)}")
-        parts = [value * weights[name] if name in weights else value for name, value in values.items()]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        self.total: Tensor = total
+        known_sum = values.get("loss")
+        self._values = {name: value for name, value in values.items() if name != "loss"}
+        if not weights.keys() <= self._values.keys():
+            unknown = ", ".join(sorted(weights.keys() - self._values.keys()))
+            raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(self._values)}")
+        if known_sum is not None and not weights:
+            self.total = known_sum
+        else:
+            parts = [value * weights[name] if name in weights else value for name, value in self._values.items()]
+            self.total = sum(parts[1:], parts[0])
 
     def __getitem__(self, name: str) -> Tensor:
         return self._values[name]
@@ -76,7 +79,10 @@ class Objective(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        """The named terms of the loss, each a scalar mean over the batch."""
+        """The named terms of the loss, each a scalar mean over the batch.
+
+        An objective that has the sum of its terms at hand may add it as `loss`, and it is not computed again.
+        """
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """The greatest lower bound of the loss that holds for every data set, where one is known."""

@@ -74,7 +74,7 @@ class InfoNCE(PairObjective):
             if self.candidates == "batch-negatives":
                 return {"alignment": alignment, "log_normaliser": self._negatives_only(logits)}
             loss = _mean([-F.log_softmax(logits, dim).diagonal().mean() for dim in self._anchor_dims])
-        return {"alignment": alignment, "log_normaliser": loss - alignment}
+        return {"alignment": alignment, "log_normaliser": loss - alignment, "loss": loss}
 
     # The losses are −log softmax at the positive, which is alignment + log_normaliser. They go through log_softmax
     # because torch.logsumexp is several times slower where exponentials underflow to denormal numbers.

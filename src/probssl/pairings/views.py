@@ -44,7 +44,8 @@ class Pairing(nn.Module, abc.ABC):
 
     def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
         """The batch that `needs` asks for, made from the observations x [n, ...]."""
-        augmented = torch.stack([self.sample(x, generator) for _ in range(needs.augmented)])
+        draws = [self.sample(x, generator) for _ in range(needs.augmented)]
+        augmented = draws[0].unsqueeze(0) if len(draws) == 1 else torch.stack(draws)
         score = self.score(augmented, x) if needs.score else None
         return Views(x=x, augmented=augmented, score=score)
 

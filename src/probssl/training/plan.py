@@ -62,8 +62,8 @@ class TrainingPlan:
 
     @property
     def log_interval(self) -> int:
-        """Steps between two rows of the log: a hundred rows a run, ten to a hundred steps apart."""
-        return self.log_every or min(100, max(10, self.steps // 100))
+        """Steps between two rows of the log: a hundred rows a run, twenty to a hundred steps apart."""
+        return self.log_every or min(100, max(20, self.steps // 100))
 
     @property
     def checkpoint_interval(self) -> int:
