@@ -274,7 +274,7 @@ def test_resuming_a_finished_run_changes_no_number(copy: Path) -> None:
         ({"hidden": (4,)}, ("hidden", "[10]", "[4]")),
         ({"energy": "cosine"}, ("energy = euclidean", "cosine")),
         ({"noise": 0.2}, ("noise = 0.25", "0.2")),
-        ({"clip_norm": 1.0}, ("clip_norm = None", "1.0")),
+        ({"clip_norm": 2.0}, ("clip_norm = 1.0", "2.0")),
     ],
 )
 def test_resuming_with_another_recipe_is_refused(copy: Path, change: dict[str, Any], named: tuple[str, ...]) -> None:

@@ -231,7 +231,7 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
     again = f"probssl fit --resume --out {shlex.quote(str(out))}"
     if fitted.failure is not None:
         _say(f"[bold red]error:[/] training stopped at step {fitted.steps}: {_escape(fitted.failure)}")
-        _say(f"try a smaller --lr, --clip-norm 1, or another --energy; see: probssl doctor {shlex.quote(str(out))}")
+        _say(f"try a smaller --lr, --clip-norm 0.1, or another --energy; see: probssl doctor {shlex.quote(str(out))}")
         raise typer.Exit(1)
     if fitted.interrupted:
         _say(f"stopped at step {fitted.steps} with a checkpoint; go on with: {again}")

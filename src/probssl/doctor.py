@@ -13,7 +13,7 @@ from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 
 REMEDIES = {
     "representation": (
-        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 1)",
+        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
         "use a loss that a constant code does not satisfy: --objective infonce or spectral",
         "set --weight-decay 0",
         "augment less strongly: a higher --preservation, a lower --noise",
@@ -24,7 +24,7 @@ REMEDIES = {
         "augment less strongly: a higher --preservation, a lower --noise",
     ),
     "failure": (
-        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 1)",
+        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
         "look for columns with extreme values, even after standardising",
     ),
 }

@@ -70,7 +70,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         objective_lr: float | None = None,
         weight_decay: float = 0.0,
         warmup: int = 100,
-        clip_norm: float | None = None,
+        clip_norm: float = 1.0,
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -204,12 +204,12 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise KeyboardInterrupt
         if fitted.failure is not None:
             raise NonFiniteLoss(
-                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, set clip_norm, or look "
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr or clip_norm, or look "
                 "for extreme values"
             )
         for kind, step in self.collapsed_.items():
             warnings.warn(
-                f"training ended in {MEANING[kind]} (since step {step}): try a lower lr, clip_norm=1, a weaker "
+                f"training ended in {MEANING[kind]} (since step {step}): try a lower lr, a weaker "
                 "augmentation, fewer dimensions, or another objective or energy",
                 CollapseWarning,
                 stacklevel=3,

@@ -72,7 +72,7 @@ class Recipe:
     objective_lr: float | None = choice(None, "learning rate of the objective's own parameters (default: --lr)")
     weight_decay: float = choice(0.0, "weight decay")
     warmup: int = choice(100, "steps over which the learning rate warms up before it anneals to zero")
-    clip_norm: float | None = choice(None, "largest norm of a gradient (default: no limit)")
+    clip_norm: float = choice(1.0, "largest norm of a gradient, 0 for no limit")
     seed: int = choice(0, "decides initial weights, batches and augmentations")
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class Recipe:
             objective_learning_rate=self.objective_lr,
             weight_decay=self.weight_decay,
             warmup=self.warmup,
-            clip_norm=self.clip_norm,
+            clip_norm=self.clip_norm if self.clip_norm != 0 else None,
         )
 
     def build_encoder(self, features: int) -> nn.Module:
