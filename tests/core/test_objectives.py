@@ -27,6 +27,7 @@ from probssl.objectives import (
     Terms,
     Triplet,
 )
+from probssl.objectives.base import Summed
 from probssl.pairings import GaussianNoise, MaskAndNoise, Needs, Views
 
 from .members import (
@@ -769,3 +770,13 @@ def test_batches_that_lack_something(objective: Objective, views: Views) -> None
     with pytest.raises(InputError) as error:
         objective(smooth_encoder(), views)
     assert "\n" not in str(error.value)
+
+
+def test_a_sum_at_hand_is_used_only_while_it_is_the_sum() -> None:
+    one, two = torch.tensor(1.0), torch.tensor(2.0)
+    summed = Summed({"one": one, "two": two}, torch.tensor(3.5))  # 3.5 to tell it from the sum of the terms
+    assert Terms(summed, {}).total == 3.5
+    assert Terms(summed, {"two": 2.0}).total == 5.0
+    assert Terms({**summed, "three": torch.tensor(3.0)}, {}).total == 6.0
+    summed["two"] = torch.tensor(4.0)
+    assert Terms(summed, {}).total == 5.0

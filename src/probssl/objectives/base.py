@@ -16,19 +16,35 @@ from probssl.pairings.views import Needs, Views
 Pair = Literal["original", "augmented"]
 
 
+class Summed(dict[str, Tensor]):
+    """Terms together with their sum, for an objective that has it at hand: it is then not computed again.
+
+    A copy with more terms is an ordinary dictionary, and one that was changed in place is no longer complete.
+    """
+
+    def __init__(self, values: dict[str, Tensor], total: Tensor) -> None:
+        super().__init__(values)
+        self.total = total
+        self._given = tuple(values.items())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sum is still that of the terms."""
+        return len(self) == len(self._given) and all(self.get(name) is value for name, value in self._given)
+
+
 class Terms(Mapping[str, Tensor]):
     """Named parts of a loss with their weights; `total` is what is minimised."""
 
     total: Tensor
 
     def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
-        known_sum = values.get("loss")
-        self._values = {name: value for name, value in values.items() if name != "loss"}
+        self._values = values
         if not weights.keys() <= self._values.keys():
             unknown = ", ".join(sorted(weights.keys() - self._values.keys()))
             raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(self._values)}")
-        if known_sum is not None and not weights:
-            self.total = known_sum
+        if isinstance(values, Summed) and values.complete and not weights:
+            self.total = values.total
         else:
             parts = [value * weights[name] if name in weights else value for name, value in self._values.items()]
             self.total = sum(parts[1:], parts[0])
@@ -79,10 +95,7 @@ class Objective(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        """The named terms of the loss, each a scalar mean over the batch.
-
-        An objective that has the sum of its terms at hand may add it as `loss`, and it is not computed again.
-        """
+        """The named terms of the loss, each a scalar mean over the batch (`Summed` where their sum is at hand)."""
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """The greatest lower bound of the loss that holds for every data set, where one is known."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
-from probssl.objectives.base import Pair, PairObjective
+from probssl.objectives.base import Pair, PairObjective, Summed
 from probssl.pairings.views import Views
 
 Candidates = Literal["batch", "batch-negatives", "two-view", "given"]
@@ -74,7 +74,7 @@ class InfoNCE(PairObjective):
             if self.candidates == "batch-negatives":
                 return {"alignment": alignment, "log_normaliser": self._negatives_only(logits)}
             loss = _mean([-F.log_softmax(logits, dim).diagonal().mean() for dim in self._anchor_dims])
-        return {"alignment": alignment, "log_normaliser": loss - alignment, "loss": loss}
+        return Summed({"alignment": alignment, "log_normaliser": loss - alignment}, loss)
 
     # The losses are −log softmax at the positive, which is alignment + log_normaliser. They go through log_softmax
     # because torch.logsumexp is several times slower where exponentials underflow to denormal numbers.
