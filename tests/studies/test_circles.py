@@ -58,7 +58,7 @@ def test_files(smoke):
     for path in folder.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
     page = result.page.read_text()
-    for words in ("Two circles, four losses", "Figure 1", "Figure 2", "Figure 3", "with the paper"):
+    for words in ("Two circles, four losses", "Figure 1", "Figure 2", "Figure 3", "matched"):
         assert words in page
     with (folder / "trials.csv").open() as file:
         trials = list(csv.DictReader(file))

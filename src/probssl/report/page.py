@@ -16,7 +16,7 @@ h2 { font-size: 17px; margin: 0 0 10px; }
 section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; }
 section { padding: 20px 22px; margin: 16px 0; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 16px; }
-.pair section { margin: 0; }
+.pair section { margin: 0; } .pair table { font-size: 13px; } .pair th, .pair td { padding: 6px 5px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 10px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
