@@ -203,13 +203,21 @@ def test_an_existing_run_is_not_touched_unasked(copy: Path) -> None:
 
 def test_a_folder_of_other_files_is_not_touched_unasked(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    for resume in (False, True):
+    for how in ({}, {"resume": True}, {"overwrite": True}):
         with pytest.raises(InputError) as caught:
-            train(table(), RECIPE, tmp_path, resume=resume)
+            train(table(), RECIPE, tmp_path, **how)
         assert_one_sentence(caught.value, str(tmp_path), "other files")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    train(table(), RECIPE, tmp_path, overwrite=True)
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError) as caught:
+            train(table(), RECIPE, tmp_path)
+        assert_one_sentence(caught.value, str(tmp_path), "another process")
+    train(table(), RECIPE, tmp_path)
     assert Run(tmp_path).finished
 
 

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import numbers
-import threading
 import warnings
 from typing import Any
 
@@ -32,9 +31,6 @@ SCORE_ROWS = 1024
 
 SCORE_SEED = 0
 """Decides the blocks and the augmentations of every score, so that scores of different estimators compare."""
-
-_TURN = threading.Lock()
-"""Training borrows torch's random state, which all threads of a process share, so they train one at a time."""
 
 
 class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -181,9 +177,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.recipe_ = self._recipe(seed=seed).for_features(features)
         identity = Standardiser(np.zeros(features), np.ones(features))
         self.standardiser_ = Standardiser.fit(rows) if self.standardise else identity
-        with _TURN:
-            self.encoder_: nn.Module = self.recipe_.build_encoder(features)
-            self.objective_: Objective = self.recipe_.build_objective(features)
+        self.encoder_: nn.Module = self.recipe_.build_encoder(features)
+        self.objective_: Objective = self.recipe_.build_objective(features)
         self.n_steps_ = 0
         self.history_: list[dict[str, Any]] = []
         self.collapsed_: dict[str, int] = {}
@@ -192,10 +187,9 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         before = self.n_steps_
         pairing = self.recipe_.build_pairing()
         reporter = ProgressBar() if self.verbose else None
-        with _TURN:
-            fitted = fit(
-                self.encoder_, self.objective_, pairing, self._inputs(rows).float(), plan, seed=seed, reporter=reporter
-            )
+        fitted = fit(
+            self.encoder_, self.objective_, pairing, self._inputs(rows).float(), plan, seed=seed, reporter=reporter
+        )
         self.n_steps_ += fitted.steps
         news = [row for row in fitted.history if row["step"] > 0 or before == 0]  # step 0 is where the last call ended
         self.history_ += [{**row, "step": row["step"] + before} for row in news]
@@ -204,7 +198,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise KeyboardInterrupt
         if fitted.failure is not None:
             raise NonFiniteLoss(
-                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr or clip_norm, or look "
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr or (above 0) clip_norm, or look "
                 "for extreme values"
             )
         for kind, step in self.collapsed_.items():

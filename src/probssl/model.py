@@ -57,7 +57,7 @@ class Model:
         if isinstance(data, Table):
             features = select_features(data, self.feature_names).features
         else:
-            features = load(data, features=self.feature_names).features
+            features = load(data, features=self.feature_names, seed=self.recipe.seed % 2**32).features
         return encode(self.encoder, self.inputs(features)).numpy()
 
     def save(self, path: Path) -> None:

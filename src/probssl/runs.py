@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: runs are not guarded against each other there
+    fcntl = None  # type: ignore[assignment]
 
 from probssl.data import Table, check_trainable, load
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
@@ -25,6 +31,8 @@ from probssl.training import fit as train_encoder
 from probssl.training.files import atomic_path, write_text
 from probssl.training.log import read_log
 from probssl.training.watch import MEANING
+
+LOCK = ".lock"
 
 PROJECTED_ROWS = 5000
 """Rows kept for the picture of the representation."""
@@ -120,9 +128,31 @@ def train(
         raise InputError(f"{folder} is a file, and a run needs a folder")
     if started and not (resume or overwrite):
         raise InputError(f"{folder} already holds a run: choose another --out, go on with --resume, or --overwrite it")
-    if not started and not overwrite and folder.is_dir() and any(not _ours(path) for path in folder.iterdir()):
+    if not started and folder.is_dir() and any(not _ours(path) for path in folder.iterdir()):
         raise InputError(f"{folder} holds other files: choose another --out")
-    if started and resume:
+    with _claimed(folder):
+        return _train(table, recipe, folder, source, resume and started, reporter)
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing this run; the claim ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"{folder} is being written by another process: wait for it, or choose another --out"
+                ) from None
+        yield
+
+
+def _train(
+    table: Table, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
+) -> tuple[Model, Fitted]:
+    if resume:
         _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
     else:
         for name in ("model.safetensors", "metrics.json", "projection.npz", "report.html"):
@@ -138,7 +168,7 @@ def train(
         recipe.plan(),
         seed=recipe.seed,
         out=folder,
-        resume=started and resume,
+        resume=resume,
         reporter=reporter,
     )
     if fitted.failure is None and not fitted.interrupted:
@@ -163,8 +193,8 @@ def fit(
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
     checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`.
     """
-    table = data if isinstance(data, Table) else load(data, label=label)
     chosen = (Recipe() if recipe is None else recipe).with_options(**options)
+    table = data if isinstance(data, Table) else load(data, label=label, seed=chosen.seed % 2**32)
     folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
     title = f"{chosen.objective} · {chosen.energy}"
     reporter = ProgressBar(title) if progress else Reporter()
@@ -199,7 +229,7 @@ def assess(
 
 def _ours(path: Path) -> bool:
     """Whether a file is what a run killed in its first moments leaves behind."""
-    return path.name == "source.json" or (path.name.startswith(".") and path.suffix == ".partial")
+    return path.name in ("source.json", LOCK) or (path.name.startswith(".") and path.suffix == ".partial")
 
 
 def _check_same(stored: Recipe, asked: Recipe) -> None:

@@ -17,6 +17,7 @@ FILES = {
     "metrics.json",
     "projection.npz",
     "report.html",
+    ".lock",
     "checkpoints",
 }
 

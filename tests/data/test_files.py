@@ -241,3 +241,11 @@ def test_random_tables_survive_text(tmp_path, ending, data):
     assert table.feature_names == tuple(names)
     np.testing.assert_array_equal(table.features, np.array(rows))
     assert all(math.isfinite(value) for value in table.features.ravel())
+
+
+def test_the_numbers_pandas_writes_for_columns_without_names_are_names(tmp_path):
+    path = tmp_path / "frame.csv"
+    path.write_text("0,1,2\n0.5,1.5,2.5\n3.5,4.5,5.5\n")
+    table = load(path)
+    assert table.feature_names == ("0", "1", "2")
+    assert table.features.tolist() == [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]]

@@ -89,7 +89,7 @@ def captured(monkeypatch):
     def fit(encoder, objective, pairing, x, plan, *, seed):
         weights = {name: value.clone() for name, value in encoder.state_dict().items()}
         seen[len(seen)] = SimpleNamespace(weights=weights, objective=objective, pairing=pairing, x=x, plan=plan)
-        return SimpleNamespace(history=[], collapsed={})
+        return SimpleNamespace(history=[], collapsed={}, interrupted=False, failure=None)
 
     monkeypatch.setattr(circles, "fit", fit)
     z = {setting: circles.trial(setting, 3, 7).z for setting in (*circles.LOSSES, "untrained encoder")}

@@ -89,7 +89,12 @@ def _number(text: str) -> float | None:
 
 
 def _is_data(cells: Sequence[str]) -> bool:
-    """A first line of numbers is data; so is one whose other cells are missing values such as `?`."""
+    """A first line of numbers is data; so is one whose other cells are missing values such as `?`.
+
+    The numbers 0, 1, 2, … in order are names all the same: that is how pandas writes columns that have none.
+    """
+    if len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]:
+        return False
     numbers = [_number(cell) for cell in cells]
     rest = [cell for cell, number in zip(cells, numbers, strict=True) if number is None]
     known = any(number is not None and np.isfinite(number) for number in numbers)

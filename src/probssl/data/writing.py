@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,10 +35,9 @@ def check_writable(path: Path, overwrite: bool) -> None:
 def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
     """Write array [n, m] with its column names (NPY has none); the file appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             if path.suffix == ".npy":
                 np.save(file, array)
             elif path.suffix == ".parquet":
@@ -51,7 +50,6 @@ def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
                 separator = "\t" if path.suffix == ".tsv" else ","
                 # nine significant digits bring every single-precision number back exactly
                 np.savetxt(file, array, fmt="%.9g", delimiter=separator, header=separator.join(names), comments="")
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

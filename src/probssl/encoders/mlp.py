@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -10,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from probssl.errors import InputError
+
+GLOBAL_RANDOM_STATE = threading.RLock()
+"""Held while torch's random state, which all threads of a process share, is borrowed."""
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -61,7 +65,7 @@ def representation(encoder: nn.Module) -> nn.Module:
 
 def seeded(seed: int, build: Callable[[], ModuleT]) -> ModuleT:
     """`build()` with initial weights that depend on `seed` alone; the global random state is left as it was."""
-    with torch.random.fork_rng(devices=[]):
+    with GLOBAL_RANDOM_STATE, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return build()
 

@@ -16,6 +16,25 @@ from probssl.pairings.views import Needs, Views
 Pair = Literal["original", "augmented"]
 
 
+RESERVED = frozenset(
+    [
+        "step",
+        "seconds",
+        "loss",
+        "learning_rate",
+        "rankme",
+        "effective_rank",
+        "numerical_rank",
+        "spread",
+        "contrast",
+        "event",
+        "kind",
+        "message",
+    ]
+)
+"""Names that rows of the log give to other things."""
+
+
 class Summed(dict[str, Tensor]):
     """Terms together with their sum, for an objective that has it at hand: it is then not computed again.
 
@@ -40,6 +59,10 @@ class Terms(Mapping[str, Tensor]):
 
     def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
         self._values = values
+        if not RESERVED.isdisjoint(values):
+            raise InputError(
+                f"a term cannot be called {', '.join(sorted(RESERVED & values.keys()))}: the log uses that name"
+            )
         if not weights.keys() <= self._values.keys():
             unknown = ", ".join(sorted(weights.keys() - self._values.keys()))
             raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(self._values)}")
@@ -76,8 +99,9 @@ class Objective(nn.Module, abc.ABC):
     """One way to fit q(x | x̃) ∝ p(x) e^{−δ(x, x̃)}, as a loss to minimise.
 
     A subclass sets `energy` and `needs` and writes `terms`: the maths and nothing else. Terms are means over the
-    batch, finite for finite input, and a pure function of parameters and views. Parameters of its own (bias
-    networks, predictors, concentrations) are registered on the objective and may have their own learning rate.
+    batch, finite unless the input itself is near overflow, and a pure function of parameters and views. Parameters of
+    its own (bias networks, predictors, concentrations) are registered on the objective and may have their own
+    learning rate.
     """
 
     needs: Needs

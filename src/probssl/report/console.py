@@ -149,7 +149,7 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
         table.add_row(entry.name, *sizes, "yes" if entry.present else "no", entry.about)
     console = Console()
     console.print(table)
-    console.print(f"data directory: {directory}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"data directory: {escape(str(directory))}", style="dim", highlight=False, soft_wrap=True)
 
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:

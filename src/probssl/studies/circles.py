@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,10 @@ def trial(setting: str, seed: int, steps: int) -> Trial:
             fitted = fit(encoder, objective, augmentation(), x, plan, seed=seed)
             curve = [(row["step"], row["loss"]) for row in fitted.history if "loss" in row]
             collapsed = fitted.collapsed
+            if fitted.interrupted:
+                raise KeyboardInterrupt
+            if fitted.failure is not None:  # a loss that cannot be trained has separated nothing
+                return Trial(setting, seed, x.numpy(), dict.fromkeys(METRICS, math.nan), curve, collapsed)
         z = encode(encoder, x)
     array = z.numpy()
     numbers = {

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from probssl.errors import CheckpointError
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place, synced to disk, when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    temporary.touch(exist_ok=False)
+    permissions = temporary.stat().st_mode  # as the user's umask has them, whatever the writer makes of it
     try:
         yield temporary
-        with temporary.open("rb") as written:
+        with temporary.open("r+b") as written:
             os.fsync(written.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, permissions)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probssl.encoders import GLOBAL_RANDOM_STATE
 from probssl.errors import CheckpointError, InputError, NonFiniteLoss
 from probssl.objectives.base import Objective
 from probssl.pairings.views import Pairing
@@ -56,7 +58,7 @@ def fit(
     plan: TrainingPlan | None = None,
     *,
     seed: int = 0,
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     reporter: Reporter | None = None,
     device: str | torch.device = "cpu",
@@ -66,7 +68,8 @@ def fit(
     One seed decides batches, augmentations and any randomness inside the modules; the global random state is left as
     it was. With `out`, a log (`log.jsonl`) and checkpoints go there, and `resume=True` goes on from the newest
     checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C and SIGTERM stop
-    between two steps with a checkpoint. A non-finite loss or gradient stops training before it touches the weights.
+    between two steps with a checkpoint. A non-finite loss or gradient stops training: before it touches the
+    weights on a CPU, at the next row of the log elsewhere.
     """
     plan = TrainingPlan() if plan is None else plan
     reporter = Reporter() if reporter is None else reporter
@@ -74,8 +77,8 @@ def fit(
     if len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
     own_random_state = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with own_random_state, _flushed_denormals(), _interruptible() as stop:
-        run = _Run(encoder, objective, pairing, data, plan, seed, out, device)
+    with GLOBAL_RANDOM_STATE, own_random_state, _flushed_denormals(), _interruptible() as stop:
+        run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), device)
         run.begin(resume)
         with reporter:
             return run.train(reporter, stop)
