@@ -198,7 +198,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise KeyboardInterrupt
         if fitted.failure is not None:
             raise NonFiniteLoss(
-                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr or (above 0) clip_norm, or look "
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, or look "
                 "for extreme values"
             )
         for kind, step in self.collapsed_.items():
