@@ -204,6 +204,7 @@ def fit(
         options["hidden"] = _widths(hidden)
     from probssl.runs import Source
 
+    data = _from_anywhere(data)
     source = Source(data or "", label, tuple(drop or ()), keep_constant)
     if resume and overwrite:
         raise InputError("--resume goes on with a run and --overwrite begins it anew: give one of them")
@@ -286,6 +287,11 @@ def _resumed(
             )
     recipe = (run.recipe if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
     return recipe, run.source, out
+
+
+def _from_anywhere(data: str | None) -> str | None:
+    """A file's full path, so that the run finds its data again from another folder; names stay as they are."""
+    return str(Path(data).resolve()) if data and Path(data).is_file() else data
 
 
 def _fresh_folder(source: Source, recipe: Recipe) -> Path:
