@@ -17,18 +17,7 @@ from probssl.report import page as html
 from probssl.report.console import ARROWS, format_value
 from probssl.runs import Run
 from probssl.training.files import write_text
-
-NOT_TERMS = {
-    "step",
-    "seconds",
-    "loss",
-    "learning_rate",
-    "rankme",
-    "effective_rank",
-    "numerical_rank",
-    "spread",
-    "contrast",
-}
+from probssl.training.log import term_names
 
 
 def write(run: Run, path: Path | None = None) -> Path:
@@ -64,8 +53,8 @@ def render(run: Run) -> str:
             raise InputError(f"{stored} is damaged: remove it, or train again") from error
         sections.append(_projection(z, labels, classes, numbers))
     if len(rows) > 1:
-        terms = [name for name in rows[-1] if name not in NOT_TERMS]
-        sections.append(html.section("Loss and its terms", figures.svg(figures.loss_curves(rows, terms))))
+        curves = figures.loss_curves(rows, term_names(rows[-1]))
+        sections.append(html.section("Loss and its terms", figures.svg(curves)))
         ranks = html.section(
             "Rank while training",
             figures.svg(figures.rank_curve(rows, recipe.dim or 1)),

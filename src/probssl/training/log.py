@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from probssl.errors import InputError
+from probssl.objectives.base import RESERVED
 from probssl.training.files import write_text
+
+
+def term_names(row: dict[str, Any]) -> list[str]:
+    """The terms of the loss among the entries of a row of the log."""
+    return [name for name in row if name not in RESERVED]
 
 
 class RunLog:

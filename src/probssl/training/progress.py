@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from probssl.training.log import term_names
+
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
@@ -78,17 +80,8 @@ class ProgressBar(Reporter):
         self._bar.update(self._task, completed=step, rate=f"{speed:,.0f}" if speed else "–")
 
     def row(self, numbers: dict[str, float]) -> None:
-        hidden = {
-            "step",
-            "seconds",
-            "learning_rate",
-            "effective_rank",
-            "numerical_rank",
-            "spread",
-            "contrast",
-            "rankme",
-        }
-        parts = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in numbers.items() if name not in hidden]
+        shown = [name for name in ("loss", *term_names(numbers)) if name in numbers]
+        parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in shown]
         if "rankme" in numbers:
             parts.insert(1, f"RankMe {numbers['rankme']:.2f}")  # beside the loss, where a narrow terminal shows it
         self._terms = self._text("  " + " · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
