@@ -18,7 +18,22 @@ from torch import Tensor, nn
 
 from probssl.encoders import seeded
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
-from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
+from probssl.objectives import (
+    NCE,
+    SNL,
+    BiasNetwork,
+    ChiSquared,
+    Fisher,
+    InfoNCE,
+    JensenShannon,
+    Objective,
+    RenyiInfoNCE,
+    SimCLR,
+    SimSiam,
+    SlicedFisher,
+    Spectral,
+    Triplet,
+)
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
 
 from .references import GaussianComponents, linear_components, mask_components
@@ -179,7 +194,11 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
         return None if value is None else value.to(dtype)
 
     return Views(
-        views.x.to(dtype), views.augmented.to(dtype), score=change(views.score), negatives=change(views.negatives)
+        views.x.to(dtype),
+        views.augmented.to(dtype),
+        score=change(views.score),
+        negatives=change(views.negatives),
+        directions=change(views.directions),
     )
 
 
@@ -227,13 +246,28 @@ OBJECTIVES: list[ObjectiveMember] = [
             f"{cls.__name__.lower()}-{pair}-{energy.name}",
             lambda c=cls, e=energy, p=pair: c(EMBEDDING, e.build(), pair=p),
         )
-        for cls, pair, energy in itertools.product((NCE, SNL), PAIRS, ENERGIES)
+        for cls, pair, energy in itertools.product((NCE, SNL, ChiSquared), PAIRS, ENERGIES)
     ),
     ObjectiveMember("nce-half", lambda: NCE(EMBEDDING, prior=0.5)),
     ObjectiveMember("nce-rare", lambda: NCE(EMBEDDING, prior=0.01)),
     ObjectiveMember("nce-plain-bias", lambda: NCE(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
     ObjectiveMember("snl-plain-bias", lambda: SNL(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
     *(ObjectiveMember(f"fisher-{energy.name}", lambda e=energy: Fisher(e.build())) for energy in ENERGIES),
+    *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
+    ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
+    *(
+        ObjectiveMember(
+            f"jensen-shannon-{pair}-{energy.name}", lambda e=energy, p=pair: JensenShannon(e.build(), bias=0.3, pair=p)
+        )
+        for pair, energy in itertools.product(PAIRS, ENERGIES)
+    ),
+    *(
+        ObjectiveMember(
+            f"renyi-{order}-{pair}-{energy.name}",
+            lambda e=energy, o=order, p=pair: RenyiInfoNCE(e.build(), order=o, pair=p),
+        )
+        for order, pair, energy in itertools.product((0.5, 1.0, 2.0), PAIRS, SOME_ENERGIES)
+    ),
     ObjectiveMember("triplet-wide", lambda: Triplet(margin=7.5)),
     *(
         ObjectiveMember(

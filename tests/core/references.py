@@ -13,7 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
-from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, PairObjective, SimSiam, Spectral, Triplet
+from probssl.objectives import (
+    NCE,
+    SNL,
+    ChiSquared,
+    Fisher,
+    InfoNCE,
+    JensenShannon,
+    Objective,
+    PairObjective,
+    RenyiInfoNCE,
+    SimSiam,
+    SlicedFisher,
+    Spectral,
+    Triplet,
+)
 from probssl.pairings import Views
 
 Vector = Sequence[float]
@@ -189,7 +203,7 @@ def _(objective: InfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
     return {"alignment": mean(positives), "log_normaliser": sums[objective.anchor]}
 
 
-def biases(objective: NCE | SNL, encoder: nn.Module, views: Views) -> list[float]:
+def biases(objective: NCE | SNL | ChiSquared, encoder: nn.Module, views: Views) -> list[float]:
     two = views.augmented[0 if objective.pair == "original" else 1]
     with torch.no_grad():
         return objective.bias(objective.energy.embed_augmented(encoder, two)).tolist()
@@ -287,3 +301,61 @@ def _(objective: Fisher, encoder: nn.Module, views: Views) -> dict[str, float]:
             squares.append((float(views.score[0, i, k]) + slope) ** 2)
         norms.append(math.fsum(squares))
     return {"fisher": mean(norms)}
+
+
+@loss.register
+def _(objective: SlicedFisher, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energy, h = objective.energy, objective.step
+    second = rows(energy.embed_augmented, encoder, views.augmented[0])
+    assert views.score is not None
+    assert views.directions is not None
+    squares = []
+    for v in views.directions[: objective.slices]:
+        for i in range(len(views.x)):
+            ahead, behind = (
+                delta(energy, rows(energy.embed, encoder, (views.x[i] + sign * h * v[i]).unsqueeze(0))[0], second[i])
+                for sign in (1, -1)
+            )
+            squares.append((dot(v[i].tolist(), views.score[0, i].tolist()) + (ahead - behind) / (2 * h)) ** 2)
+    return {"fisher": mean(squares)}
+
+
+@loss.register
+def _(objective: JensenShannon, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    n, b = len(energies), objective.bias.item()
+    return {
+        "positive": mean([log_one_plus_exp(energies[i][i] + b) for i in range(n)]),
+        "negative": mean([log_one_plus_exp(-energies[j][i] - b) for i in range(n) for j in range(n) if i != j]),
+    }
+
+
+@loss.register
+def _(objective: ChiSquared, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    bias = biases(objective, encoder, views)
+    n = len(bias)
+
+    def ratio(j: int, i: int) -> float:
+        exponent = -energies[j][i] - bias[i]
+        return math.exp(exponent) if exponent <= 15 else math.exp(15) * (exponent - 14)
+
+    return {
+        "alignment": -2 * mean([ratio(i, i) for i in range(n)]),
+        "uniformity": mean([ratio(j, i) ** 2 for i in range(n) for j in range(n) if i != j]),
+    }
+
+
+@loss.register
+def _(objective: RenyiInfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    n, order = len(energies), objective.order
+    log_ratio = [
+        [math.log(n) - energies[j][i] - log_sum_exp([-energies[k][i] for k in range(n)]) for i in range(n)]
+        for j in range(n)
+    ]
+    if order == 1:
+        return {"related": -mean([log_ratio[i][i] for i in range(n)]), "all": 0.0}
+    related = log_sum_exp([(order - 1) * log_ratio[i][i] for i in range(n)]) - math.log(n)
+    everything = log_sum_exp([order * value for row in log_ratio for value in row]) - 2 * math.log(n)
+    return {"related": -related / (order - 1), "all": everything / order}

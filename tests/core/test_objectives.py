@@ -18,11 +18,15 @@ from probssl.objectives import (
     NCE,
     SNL,
     BiasNetwork,
+    ChiSquared,
     Fisher,
     InfoNCE,
+    JensenShannon,
     Objective,
+    RenyiInfoNCE,
     SimCLR,
     SimSiam,
+    SlicedFisher,
     Spectral,
     Terms,
     Triplet,
@@ -115,6 +119,7 @@ def test_order_of_the_batch_does_not_matter(member: ObjectiveMember) -> None:
         views.augmented[:, order],
         score=None if views.score is None else views.score[:, order],
         negatives=negatives,
+        directions=None if views.directions is None else views.directions[:, order],
     )
     before, after = objective(encoder, views).numbers(), objective(encoder, shuffled).numbers()
     assert after == pytest.approx(before, rel=1e-10, abs=1e-10)
@@ -183,7 +188,13 @@ def test_finite_for_finite_input(member: ObjectiveMember) -> None:
         if place.startswith("equal"):
             negatives = None if views.negatives is None else torch.ones_like(views.negatives)
             score = None if views.score is None else torch.zeros_like(views.score)
-            views = Views(torch.ones_like(views.x), torch.ones_like(views.augmented), score=score, negatives=negatives)
+            views = dataclasses.replace(
+                views,
+                x=torch.ones_like(views.x),
+                augmented=torch.ones_like(views.augmented),
+                score=score,
+                negatives=negatives,
+            )
         joint = Joint(encoder, member.built())
         for dtype in (torch.float64, torch.float32):
             joint.to(dtype).zero_grad()
@@ -217,6 +228,19 @@ def constant_value(objective: Objective, views: Views) -> float | None:
     if isinstance(objective, SNL) and not isinstance(objective.energy, Dot | Asymmetric):
         objective.bias = Given(torch.zeros(n, dtype=torch.float64))
         return 0.0
+    if isinstance(objective, SlicedFisher):
+        assert views.score is not None
+        assert views.directions is not None
+        return (views.directions * views.score[0]).sum(2).square().mean().item()
+    if isinstance(objective, RenyiInfoNCE):
+        return 0.0
+    if isinstance(objective, JensenShannon | ChiSquared) and not isinstance(objective.energy, Dot | Asymmetric):
+        if isinstance(objective, ChiSquared):
+            objective.bias = Given(torch.zeros(n, dtype=torch.float64))
+            return -1.0
+        with torch.no_grad():
+            objective.bias.zero_()
+        return 2 * math.log(2)
     if isinstance(objective, SimSiam):
         objective.predictor = nn.Identity()
         return -1.0
@@ -720,6 +744,7 @@ def test_needs() -> None:
     assert InfoNCE(candidates="given").needs == Needs(augmented=1, negatives=True)
     assert SimCLR().needs == Needs(augmented=2)
     assert Fisher().needs == Needs(augmented=1, score=True)
+    assert SlicedFisher(slices=3).needs == Needs(augmented=1, score=True, directions=3)
 
 
 # --- bad arguments ----------------------------------------------------------------------------------------------------
@@ -747,6 +772,11 @@ def test_needs() -> None:
         pytest.param(lambda: NCE(2, prior=math.nan), id="prior nan"),
         pytest.param(lambda: SNL(2, pair="both"), id="snl pair"),
         pytest.param(lambda: SimSiam(2, pair="both"), id="simsiam pair"),
+        pytest.param(lambda: SlicedFisher(slices=0), id="no slice"),
+        pytest.param(lambda: SlicedFisher(step=0.0), id="no step"),
+        pytest.param(lambda: RenyiInfoNCE(order=0.0), id="order zero"),
+        pytest.param(lambda: RenyiInfoNCE(order=math.inf), id="order infinite"),
+        pytest.param(lambda: JensenShannon(pair="both"), id="jensen-shannon pair"),
     ],
 )
 def test_bad_arguments(build) -> None:
@@ -759,6 +789,8 @@ def test_bad_arguments(build) -> None:
     ("objective", "views"),
     [
         pytest.param(Fisher(), dataclasses.replace(SOME_VIEWS, score=None), id="no score"),
+        pytest.param(SlicedFisher(), dataclasses.replace(SOME_VIEWS, score=None), id="no score for slices"),
+        pytest.param(SlicedFisher(), SOME_VIEWS, id="no directions"),
         pytest.param(InfoNCE(candidates="given"), SOME_VIEWS, id="no negatives"),
         pytest.param(InfoNCE(), batch(normal(1, INPUT), normal(1, INPUT)), id="one row"),
         pytest.param(

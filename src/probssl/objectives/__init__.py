@@ -2,7 +2,8 @@
 
 from probssl.objectives.base import Objective, PairObjective, Terms
 from probssl.objectives.contrast import SimSiam, Spectral, Triplet
-from probssl.objectives.fisher import Fisher
+from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
+from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 
@@ -10,12 +11,16 @@ __all__ = [
     "NCE",
     "SNL",
     "BiasNetwork",
+    "ChiSquared",
     "Fisher",
     "InfoNCE",
+    "JensenShannon",
     "Objective",
     "PairObjective",
+    "RenyiInfoNCE",
     "SimCLR",
     "SimSiam",
+    "SlicedFisher",
     "Spectral",
     "Terms",
     "Triplet",

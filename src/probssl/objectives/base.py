@@ -111,6 +111,9 @@ class Objective(nn.Module, abc.ABC):
     admits: ClassVar[dict[str, str]] = {}
     """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`."""
 
+    learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
+    """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""
+
     def __init__(self, energy: Energy, needs: Needs) -> None:
         super().__init__()
         self.energy = energy
@@ -123,6 +126,14 @@ class Objective(nn.Module, abc.ABC):
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """The greatest lower bound of the loss that holds for every data set, where one is known."""
+        return None
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        """This loss for another energy, without a bias; None where its optimum is not an energy on pairs (x, x̃).
+
+        With the true energy of `reference` it is the least that any encoder can reach on a data set; with δ = 0 it is
+        what a constant encoder gets.
+        """
         return None
 
     @final  # type: ignore[misc]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
-from probssl.objectives.base import Pair, PairObjective, Summed
+from probssl.objectives.base import Objective, Pair, PairObjective, Summed
 from probssl.pairings.views import Views
 
 Candidates = Literal["batch", "batch-negatives", "two-view", "given"]
@@ -120,6 +120,11 @@ class InfoNCE(PairObjective):
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return None if self.candidates == "batch-negatives" else 0.0
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        if (self.pair, self.candidates, self.anchor) != ("original", "batch", "augmented"):
+            return None
+        return InfoNCE(energy)
 
 
 def _mean(values: list[Tensor]) -> Tensor:

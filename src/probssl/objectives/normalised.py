@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from probssl.energies import Energy, Euclidean
 from probssl.errors import InputError
-from probssl.objectives.base import Pair, PairObjective, off_diagonal_mean
+from probssl.objectives.base import Objective, Pair, PairObjective, off_diagonal_mean
 from probssl.pairings.views import Views
 
 LINEAR_BEYOND = 30.0
@@ -36,9 +36,17 @@ class BiasNetwork(nn.Module):
         return self.outer(F.relu(self.norm(self.inner(embedding)))).squeeze(-1)
 
 
-class _Biased(PairObjective):
-    """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor."""
+class NoBias(nn.Module):
+    """λ = 0, for energies that are normalised already."""
 
+    def forward(self, embedding: Tensor) -> Tensor:
+        return embedding.new_zeros(embedding.shape[0])
+
+
+class Biased(PairObjective):
+    """Shared by NCE, SNL and χ²: logits of all pairs of a batch, and the bias of each augmented anchor."""
+
+    learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     bias: nn.Module
 
     def __init__(self, dim: int, energy: Energy | None, bias: nn.Module | None, pair: Pair) -> None:
@@ -51,7 +59,7 @@ class _Biased(PairObjective):
         return self.energy.logits(first, second), self.bias(second)
 
 
-class NCE(_Biased):
+class NCE(Biased):
     """Noise-contrastive estimation: tell (x_i, x̃_i) from (x_j, x̃_i)   (Siamese-EBM Eq. 142; Eq. 27 has a sign wrong).
 
     L = −π mean_i log σ(ℓ_ii) − (1 − π) mean_{j≠i} log σ(−ℓ_ji),   ℓ_ji = log(π/(1 − π)) − δ(x_j, x̃_i) − λ_φ(x̃_i).
@@ -92,8 +100,17 @@ class NCE(_Biased):
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return 0.0
 
+    def with_energy(self, energy: Energy) -> Objective | None:
+        return NCE(1, energy, bias=NoBias(), prior=self.prior) if self.pair == "original" else None
 
-class SNL(_Biased):
+
+def bounded_exp(exponent: Tensor, linear_beyond: float = LINEAR_BEYOND) -> Tensor:
+    """e^x up to `linear_beyond`, and its tangent from there on: convex, increasing, finite."""
+    excess = F.relu(exponent - linear_beyond)
+    return torch.exp(exponent - excess) * (1 + excess)
+
+
+class SNL(Biased):
     """Self-normalised likelihood: learn log Z by its variational form   (Siamese-EBM Eq. 22, minimised over both).
 
     L = mean_i [δ(x_i, x̃_i) + λ_φ(x̃_i)] + mean_{j≠i} e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)} − 1.
@@ -124,10 +141,11 @@ class SNL(_Biased):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         minus_energies, bias = self.logits_and_bias(encoder, views)
         exponent = minus_energies - bias  # [n, n], column i belongs to x̃_i
-        excess = F.relu(exponent - LINEAR_BEYOND)
-        weights = torch.exp(exponent - excess) * (1 + excess)
         return {
             "alignment": -minus_energies.diagonal().mean(),
             "bias": bias.mean(),
-            "normaliser": off_diagonal_mean(weights) - 1,
+            "normaliser": off_diagonal_mean(bounded_exp(exponent)) - 1,
         }
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        return SNL(1, energy, bias=NoBias()) if self.pair == "original" else None

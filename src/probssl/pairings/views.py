@@ -14,12 +14,13 @@ class Needs:
     """What an objective wants to find in a batch; a pairing computes nothing else.
 
     `augmented` is the number J of related observations per data point. `score` asks for ∇ₓ log p(x̃ | x),
-    `negatives` for explicit negatives.
+    `negatives` for explicit negatives, `directions` for that many random directions in the space of observations.
     """
 
     augmented: int = 1
     score: bool = False
     negatives: bool = False
+    directions: int = 0
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Views:
     index: Tensor | None = None  # [n] which data points these are
     latents: Tensor | None = None  # ground truth, from a world
     negatives: Tensor | None = None  # [M, ...] shared by all anchors, or [n, M, ...] each anchor's own
+    directions: Tensor | None = None  # [K, n, ...] random signs, so that E[vvᵀ] = I
 
 
 class Pairing(nn.Module, abc.ABC):
@@ -47,7 +49,8 @@ class Pairing(nn.Module, abc.ABC):
         draws = [self.sample(x, generator) for _ in range(needs.augmented)]
         augmented = draws[0].unsqueeze(0) if len(draws) == 1 else torch.stack(draws)
         score = self.score(augmented, x) if needs.score else None
-        return Views(x=x, augmented=augmented, score=score)
+        directions = random_signs(x, needs.directions, generator) if needs.directions else None
+        return Views(x=x, augmented=augmented, score=score, directions=directions)
 
     @abc.abstractmethod
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -61,7 +64,17 @@ class Pairing(nn.Module, abc.ABC):
     def score(self, x_aug: Tensor, x: Tensor) -> Tensor:
         """∇ₓ log p(x̃ | x): which way to move x so that x̃ becomes more likely. Shaped like x̃."""
 
+    def pairwise_log_prob(self, x_aug: Tensor, x: Tensor, *, block: int = 2**22) -> Tensor:
+        """log p(x̃_i | x_j) for all pairs: [q, ...], [n, ...] → [q, n], with about `block` numbers at hand at a time."""
+        rows = max(1, block // max(1, x_aug[:1].numel() * len(x_aug)))
+        return torch.cat([self.log_prob(x_aug.unsqueeze(1), some.unsqueeze(0)) for some in x.split(rows)], 1)
+
 
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """N(0, 1) noise of the shape, type and device of `like`."""
     return torch.empty_like(like).normal_(generator=generator)
+
+
+def random_signs(like: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """`count` independent arrays of ±1 of the shape, type and device of `like`: [count, ...]."""
+    return like.new_empty((count, *like.shape)).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)

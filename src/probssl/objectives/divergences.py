@@ -1,0 +1,128 @@
+"""Other distances between p(x | x̃) and its model: Jensen–Shannon, χ², Rényi.
+
+Siamese-EBM leaves them open. Each is a variational form that the density ratio r = p(x, x̃)/p(x)p(x̃) attains, and the
+model of every objective, q(x | x̃) = p(x) e^{−δ}/Z, has the density ratio e^{−δ}/Z. So each is minimised by the same
+energy δ = −log p(x̃ | x) + c(x̃) as InfoNCE, and they differ in what they do with a model that cannot have it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.energies import Cosine, Energy, Euclidean
+from probssl.errors import InputError
+from probssl.objectives.base import Objective, Pair, PairObjective, off_diagonal_mean
+from probssl.objectives.normalised import Biased, NoBias, bounded_exp
+from probssl.pairings.views import Views
+
+DROPS_DIMENSIONS = "directions in which the augmentation varies more than the data are worth nothing to it"
+
+
+class JensenShannon(PairObjective):
+    """L = mean_i softplus(δ(x_i, x̃_i) + b) + mean_{j≠i} softplus(−δ(x_j, x̃_i) − b), b one trainable number.
+
+    Logistic classification of pairs, related or not, in equal shares: twice NCE at π = ½ with its bias tied over all
+    anchors. For any critic T = −δ − b, −E_joint log σ(T) − E_product log σ(−T) ≥ 2 log 2 − 2 JS(joint ‖ product), with
+    equality at T = log r (Goodfellow et al., 2014; the sigmoid loss of Zhai et al., 2023, in equal shares). Since b
+    does not depend on x̃, the energy itself has to carry log p(x̃): more is asked of it than by InfoNCE.
+    Range (0, ∞), a constant encoder gives 2 log 2 at best (b = 0). Collapse: as InfoNCE.
+    """
+
+    learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
+    admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
+
+    def __init__(self, energy: Energy | None = None, *, bias: float = 0.0, pair: Pair = "original") -> None:
+        super().__init__(Euclidean() if energy is None else energy, pair=pair)
+        self.bias = nn.Parameter(torch.tensor(float(bias)))
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        critic = self.energy.logits(*self.embed_pair(encoder, views)) - self.bias  # [n, n]
+        return {
+            "positive": F.softplus(-critic.diagonal()).mean(),
+            "negative": off_diagonal_mean(F.softplus(critic)),
+        }
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return 0.0
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        return JensenShannon(energy) if self.pair == "original" else None
+
+
+def squared_ratio_terms(ratio: Tensor) -> dict[str, Tensor]:
+    """−2 E_joint[w] + E_product[w²] of a model w [n, n] of the density ratio r: E_product[(w − r)²] − E_product[r²]."""
+    return {"alignment": -2 * ratio.diagonal().mean(), "uniformity": off_diagonal_mean(ratio.square())}
+
+
+class ChiSquared(Biased):
+    """L = −2 mean_i w_ii + mean_{j≠i} w_ji², w_ji = e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)}: least squares on the density ratio.
+
+    E_product[(w − r)²] = E_x̃ ∫ (p(x | x̃) − q(x | x̃))² / p(x) dx, up to the constant E_product[r²]: a χ² distance
+    between the decoding distribution and its model, and the least-squares density-ratio fit of Sugiyama et al. (2012).
+    The minimum −E_product[r²] = −(1 + χ²(joint ‖ product)) is attained at w = r. The spectral loss is this with the
+    ratio modelled as w = zᵀz̃ instead of e^{−δ−λ}: there the minimum is −Σ_{k≤m} σ_k² over the m largest singular values
+    of r, here over all of them. Above an exponent of 15 the exponential continues as its tangent.
+    A constant encoder gives −1. Collapse: none of the representation, but squares weight the closest pairs most.
+    """
+
+    admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
+
+    def __init__(
+        self, dim: int, energy: Energy | None = None, *, bias: nn.Module | None = None, pair: Pair = "original"
+    ) -> None:
+        super().__init__(dim, energy, bias, pair)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        minus_energies, bias = self.logits_and_bias(encoder, views)
+        return squared_ratio_terms(bounded_exp(minus_energies - bias, 15.0))
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        return ChiSquared(1, energy, bias=NoBias()) if self.pair == "original" else None
+
+
+class RenyiInfoNCE(PairObjective):
+    """L = (1/α) log mean_{ij} w_ji^α − (1/(α−1)) log mean_i w_ii^{α−1}, w_ji = n·softmax_j(−δ(x_j, x̃_i)).
+
+    The Rényi divergence of order α between related pairs and all pairs of a batch, in its variational form (Birrell et
+    al., 2021; as in RényiCL, Lee & Shin, 2022) R_α = sup_g (1/(α−1)) log E_P[e^{(α−1)g}] − (1/α) log E_Q[e^{αg}], with
+    R_α(P ‖ Q) = log ∫ p^α q^{1−α} / (α(α−1)), and the critic g = log w of a normalised model: w is what q(x | x̃) says
+    about the n candidates against the uniform distribution. As α → 1 it is InfoNCE − log n exactly.
+    α > 1 trusts the pairs it already explains and discounts the rest (false positives, too strong augmentations);
+    α < 1 works on those it explains worst. Optimum: δ = −log p(x̃ | x) + c(x̃) for every α.
+    Range [−(log n)/α, ∞); a constant encoder gives 0; −L bounds R_α from below. Collapse: as InfoNCE.
+    """
+
+    admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
+
+    def __init__(self, energy: Energy | None = None, *, order: float = 2.0, pair: Pair = "original") -> None:
+        if not 0 < order < math.inf:
+            raise InputError(f"the order of a Rényi divergence must be positive and finite, not {order:g}")
+        super().__init__(Cosine() if energy is None else energy, pair=pair)
+        self.order = order
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        logits = self.energy.logits(*self.embed_pair(encoder, views))  # [n, n], rows x, columns x̃
+        n, log_ratio = len(logits), F.log_softmax(logits, 0) + math.log(len(logits))
+        positive, order = log_ratio.diagonal(), self.order
+        if order == 1:
+            return {"related": -positive.mean(), "all": torch.zeros_like(positive.sum())}
+        return {
+            "related": -(_log_sum_exp((order - 1) * positive) - math.log(n)) / (order - 1),
+            "all": (_log_sum_exp(order * log_ratio.flatten()) - 2 * math.log(n)) / order,
+        }
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return -math.log(batch_size) / self.order
+
+    def with_energy(self, energy: Energy) -> Objective | None:
+        return RenyiInfoNCE(energy, order=self.order) if self.pair == "original" else None
+
+
+def _log_sum_exp(values: Tensor) -> Tensor:
+    """log Σ e^v of a vector, through softmax: torch.logsumexp is slow where exponentials underflow to denormals."""
+    return values[0] - F.log_softmax(values, 0)[0]

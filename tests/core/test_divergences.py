@@ -1,0 +1,390 @@
+"""Identities of the divergences beyond KL, and of the references that every loss is measured against."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize
+from torch import Tensor, nn
+
+from probssl.encoders import MLP, seeded
+from probssl.energies import Asymmetric, Cosine, Energy, Euclidean
+from probssl.objectives import (
+    NCE,
+    SNL,
+    ChiSquared,
+    Fisher,
+    InfoNCE,
+    JensenShannon,
+    Objective,
+    RenyiInfoNCE,
+    SimCLR,
+    SimSiam,
+    SlicedFisher,
+    Spectral,
+    Triplet,
+)
+from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, RatioEnergy, reference_losses
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Views, rotations
+
+from .members import INPUT, generator, normal, smooth_encoder
+
+JOINT = torch.tensor(
+    [[0.16, 0.02, 0.02], [0.03, 0.20, 0.07], [0.01, 0.05, 0.24], [0.06, 0.10, 0.04]], dtype=torch.float64
+)
+"""p(x, x̃) on a finite world of four observations and three augmentations."""
+P_X, P_AUG = JOINT.sum(1), JOINT.sum(0)
+RATIO = JOINT / (P_X.unsqueeze(1) * P_AUG)
+PRODUCT = P_X.unsqueeze(1) * P_AUG
+
+
+class Table(Energy):
+    """δ(x, x̃) looked up in a table: observations are numbers of rows and columns."""
+
+    symmetric = False
+
+    def __init__(self, energies: Tensor) -> None:
+        super().__init__()
+        self.energies = nn.Parameter(energies.clone())
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.energies[a[..., 0].long(), b[..., 0].long()]
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.energies[a[:, 0].long()][:, b[:, 0].long()]
+
+
+class Column(nn.Module):
+    """A bias for each of the three augmentations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        return self.values[embedding[:, 0].long()]
+
+
+def population_value(objective: Objective) -> Tensor:
+    """The expectation of a two-sample loss over two independent pairs of the finite world, by enumeration."""
+    total = torch.zeros((), dtype=torch.float64)
+    pairs = [(x, a) for x in range(4) for a in range(3)]
+    for x, a in pairs:
+        for y, b in pairs:
+            views = Views(
+                torch.tensor([[float(x)], [float(y)]], dtype=torch.float64),
+                torch.tensor([[[float(a)], [float(b)]]], dtype=torch.float64),
+            )
+            total = total + JOINT[x, a] * JOINT[y, b] * objective(nn.Identity(), views).total
+    return total
+
+
+def least(objective: Objective) -> float:
+    """Minimise the population value over everything that can be trained."""
+    parameters = [p for p in objective.parameters() if p.requires_grad]
+    sizes = [p.numel() for p in parameters]
+
+    def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        with torch.no_grad():
+            for parameter, values in zip(parameters, torch.from_numpy(flat).split(sizes), strict=True):
+                parameter.copy_(values.reshape(parameter.shape))
+        value = population_value(objective)
+        gradients = torch.autograd.grad(value, parameters)
+        return value.item(), torch.cat([g.flatten() for g in gradients]).numpy()
+
+    start = np.concatenate([p.detach().double().flatten().numpy() for p in parameters])
+    found = optimize.minimize(at, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9})
+    at(found.x)
+    return float(found.fun)
+
+
+# --- minima on a finite world, where everything can be enumerated -----------------------------------------------------
+
+
+def test_jensen_shannon_attains_its_divergence_at_the_density_ratio() -> None:
+    middle = (JOINT + PRODUCT) / 2
+    js = 0.5 * (JOINT * (JOINT / middle).log()).sum() + 0.5 * (PRODUCT * (PRODUCT / middle).log()).sum()
+    objective = JensenShannon(Table(-RATIO.log())).double()
+    expected = 2 * math.log(2) - 2 * js.item()
+    assert population_value(objective).item() == pytest.approx(expected, rel=1e-12)
+    trained = JensenShannon(Table(torch.zeros(4, 3, dtype=torch.float64))).double()
+    assert least(trained) == pytest.approx(expected, abs=1e-9)
+    torch.testing.assert_close(-trained.energy.energies - trained.bias, RATIO.log(), atol=1e-3, rtol=0)
+
+
+def test_chi_squared_attains_its_divergence_at_the_density_ratio() -> None:
+    chi_squared = (PRODUCT * (RATIO - 1).square()).sum().item()
+    trained = ChiSquared(1, Table(torch.zeros(4, 3, dtype=torch.float64)), bias=Column()).double()
+    assert least(trained) == pytest.approx(-(1 + chi_squared), abs=1e-9)
+    torch.testing.assert_close((-trained.energy.energies - trained.bias.values).exp(), RATIO, atol=1e-3, rtol=1e-3)
+
+
+def test_the_spectral_loss_is_chi_squared_with_a_ratio_of_low_rank() -> None:
+    """−2 E_joint[w] + E_product[w²] over w of rank m is at least −Σ_{k≤m} σ_k²: −(1 + χ²) at full rank."""
+    scaled = RATIO * PRODUCT.sqrt()  # singular values of the ratio in L²(p(x)) × L²(p(x̃)); the largest is 1
+    singular = torch.linalg.svdvals(scaled)
+    assert singular[0].item() == pytest.approx(1, abs=1e-12)
+    chi_squared = (PRODUCT * (RATIO - 1).square()).sum().item()
+    assert singular.square().sum().item() == pytest.approx(1 + chi_squared, rel=1e-12)
+    for rank in (1, 2, 3):
+
+        def loss(flat: np.ndarray, rank: int = rank) -> float:
+            w = flat[: 4 * rank].reshape(4, rank) @ flat[4 * rank :].reshape(rank, 3)
+            return float(-2 * (JOINT.numpy() * w).sum() + (PRODUCT.numpy() * w**2).sum())
+
+        start = np.random.default_rng(0).standard_normal(7 * rank)
+        found = optimize.minimize(loss, start, method="BFGS").fun
+        assert found == pytest.approx(-singular[:rank].square().sum().item(), abs=1e-6)
+
+
+def test_chi_squared_and_spectral_share_their_functional() -> None:
+    """With embeddings on the sphere of radius √μ, the spectral loss is χ² with w = z·z̃: the same two terms of w."""
+    encoder, views = smooth_encoder(), GaussianNoise(0.1)(normal(6, INPUT), Needs(), generator(1))
+    found = Spectral(squared_radius=3.0, pair="original")(encoder, views).numbers()
+    a, b = (math.sqrt(3.0) * nn.functional.normalize(encoder(x)) for x in (views.x, views.augmented[0]))
+    w = a @ b.mT
+
+    class Ratio(Energy):
+        def paired(self, a: Tensor, b: Tensor) -> Tensor:
+            raise NotImplementedError
+
+        def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+            return -w.abs().log()
+
+    class Zero(nn.Module):
+        def forward(self, embedding: Tensor) -> Tensor:
+            return embedding.new_zeros(len(embedding))
+
+    expected = ChiSquared(1, Ratio(), bias=Zero())(encoder, views)
+    assert found["uniformity"] == pytest.approx(expected["uniformity"].item(), rel=1e-12)
+    assert (w.diagonal() > 0).all()
+    assert found["alignment"] == pytest.approx(expected["alignment"].item(), rel=1e-12)
+
+
+def test_jensen_shannon_is_twice_balanced_nce_with_one_bias() -> None:
+    class One(nn.Module):
+        def forward(self, embedding: Tensor) -> Tensor:
+            return embedding.new_full((len(embedding),), 0.75)
+
+    encoder, views = smooth_encoder(), GaussianNoise(0.5)(normal(6, INPUT), Needs(), generator(1))
+    one = JensenShannon(Euclidean(), bias=0.75).double()(encoder, views).total.item()
+    two = NCE(2, Euclidean(), bias=One(), prior=0.5)(encoder, views).total.item()
+    assert one == pytest.approx(2 * two, rel=1e-12)
+
+
+@pytest.mark.parametrize("energy", [Euclidean(), Cosine(0.3)], ids=["euclidean", "cosine"])
+def test_renyi_tends_to_infonce(energy: Energy) -> None:
+    encoder, views = smooth_encoder(), GaussianNoise(0.5)(normal(7, INPUT), Needs(), generator(1))
+    infonce = InfoNCE(energy)(encoder, views).total.item() - math.log(7)
+    assert RenyiInfoNCE(energy, order=1.0)(encoder, views).total.item() == pytest.approx(infonce, rel=1e-12)
+    for order in (1 - 1e-5, 1 + 1e-5):
+        assert RenyiInfoNCE(energy, order=order)(encoder, views).total.item() == pytest.approx(infonce, abs=1e-4)
+
+
+def test_renyi_with_perfect_separation_reaches_its_bound() -> None:
+    encoder = nn.Linear(2, 2, bias=False).double()
+    with torch.no_grad():
+        encoder.weight.copy_(100 * torch.eye(2))
+    x = normal(5, 2)
+    views = Views(x, x.unsqueeze(0))
+    for order in (0.5, 2.0, 4.0):
+        objective = RenyiInfoNCE(Euclidean(), order=order)
+        assert objective(encoder, views).total.item() == pytest.approx(-math.log(5) / order, abs=1e-9)
+        assert objective.optimum(5, 2) == pytest.approx(-math.log(5) / order)
+
+
+@pytest.mark.parametrize("order", [0.3, 0.5, 2.0, 3.0])
+def test_renyi_is_a_lower_bound_attained_by_the_posterior(order: float) -> None:
+    """On an enumerated batch: no critic gives more than R_α, and the true posterior over the candidates gives it."""
+    rng = np.random.default_rng(0)
+    posterior = rng.dirichlet(np.ones(4), size=6)  # [anchors, candidates]: p(j | x̃)
+    uniform = np.full_like(posterior, 0.25)
+    exact = np.log(np.mean(np.sum(posterior**order * uniform ** (1 - order), 1))) / (order * (order - 1))
+
+    def value(critic: np.ndarray) -> float:
+        related = np.log(np.mean(np.sum(posterior * np.exp((order - 1) * critic), 1))) / (order - 1)
+        return float(related - np.log(np.mean(np.mean(np.exp(order * critic), 1))) / order)
+
+    assert value(np.log(4 * posterior)) == pytest.approx(exact, rel=1e-12)
+    for _ in range(100):
+        assert value(np.log(4 * posterior) + 0.3 * rng.standard_normal(posterior.shape)) < exact
+
+
+# --- sliced Fisher ----------------------------------------------------------------------------------------------------
+
+
+def fisher_views(rows: int, directions: int, seed: int = 0) -> Views:
+    x = normal(rows, INPUT, seed=seed)
+    return MaskAndNoise(0.7, 0.4)(x, Needs(score=True, directions=directions), generator(seed + 1))
+
+
+@pytest.mark.parametrize(
+    "energy", [Euclidean(), Cosine(0.5), Asymmetric(Euclidean(), predictor=nn.Linear(2, 2).double())]
+)
+def test_slices_average_to_the_exact_loss_and_gradient(energy: Energy) -> None:
+    """Over all 2^d sign vectors the mean of the slices is the Fisher loss, up to the O(h²) of the differences."""
+    encoder, views = smooth_encoder(), fisher_views(6, 0)
+    signs = torch.tensor(np.array(np.meshgrid(*[[-1.0, 1.0]] * INPUT)).reshape(INPUT, -1).T)  # [2^d, d]
+    views.directions = signs.unsqueeze(1).expand(-1, 6, -1)
+    exact = Fisher(energy)(encoder, views).total
+    wanted = torch.autograd.grad(exact, list(encoder.parameters())[:-1])
+    errors = []
+    for step in (0.04, 0.02, 0.01):
+        sliced = SlicedFisher(energy, slices=len(signs), step=step)(encoder, views).total
+        found = torch.autograd.grad(sliced, list(encoder.parameters())[:-1])
+        errors.append(
+            max((a - b).abs().max().item() / b.abs().max().item() for a, b in zip(found, wanted, strict=True))
+        )
+        assert sliced.item() == pytest.approx(exact.item(), rel=1e-2 * (step / 0.04) ** 2)
+    assert errors[2] < 1e-3
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1), "the error is of second order in the step"
+
+
+def test_the_variance_of_a_slice_is_as_documented() -> None:
+    encoder, views = smooth_encoder(), fisher_views(1, 0)
+    x = views.x.clone().requires_grad_()
+    energies = Euclidean().paired(encoder(x), encoder(views.augmented[0]))
+    (slope,) = torch.autograd.grad(energies.sum(), x)
+    assert views.score is not None
+    u = (views.score[0] + slope)[0]
+    signs = torch.tensor(np.array(np.meshgrid(*[[-1.0, 1.0]] * INPUT)).reshape(INPUT, -1).T)
+    variance = (signs @ u).square().var(correction=0).item()
+    assert variance == pytest.approx(2 * (u.square().sum() ** 2 - u.pow(4).sum()).item(), rel=1e-12)
+
+
+def test_random_signs() -> None:
+    views = GaussianNoise(0.5)(torch.zeros(4000, 3), Needs(directions=2), generator(0))
+    assert views.directions is not None
+    assert views.directions.shape == (2, 4000, 3)
+    assert set(views.directions.unique().tolist()) == {-1.0, 1.0}
+    flat = views.directions.flatten(0, 1)
+    torch.testing.assert_close(flat.mT @ flat / len(flat), torch.eye(3), atol=0.05, rtol=0)
+    assert GaussianNoise(0.5)(torch.zeros(4, 3), Needs(), generator(0)).directions is None
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+PLANE: list[Pairing] = [
+    GaussianNoise(0.5),
+    GaussianNoise(covariance=torch.tensor([[0.3, 0.1], [0.1, 0.2]]), mean=torch.tensor([0.4, -0.2])),
+    MaskAndNoise(0.7, 0.4),
+    rotations((-90, 0, 90), 0.3),
+    LinearMixture(torch.eye(2).unsqueeze(0) * -1.0, 0.5),
+]
+KNOWS_ITS_OPTIMUM: list[Objective] = [
+    InfoNCE(Euclidean()),
+    NCE(2),
+    NCE(2, prior=0.5),
+    SNL(2),
+    Fisher(),
+    JensenShannon(),
+    ChiSquared(2),
+    RenyiInfoNCE(Euclidean(), order=2.0),
+    RenyiInfoNCE(Euclidean(), order=0.5),
+]
+
+
+@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+def test_log_probabilities_of_all_pairs(pairing: Pairing) -> None:
+    x, x_aug = normal(7, 2), normal(5, 2, seed=1)
+    expected = torch.stack([pairing.log_prob(row.expand_as(x), x) for row in x_aug])
+    for block in (1, 40, 2**22):
+        torch.testing.assert_close(pairing.pairwise_log_prob(x_aug, x, block=block), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_log_probabilities_of_all_pairs_of_images() -> None:
+    pairing, x, x_aug = GaussianNoise(0.5, event_dims=3), normal(4, 2, 3, 3), normal(3, 2, 3, 3, seed=1)
+    expected = torch.stack([pairing.log_prob(row.expand_as(x), x) for row in x_aug])
+    torch.testing.assert_close(pairing.pairwise_log_prob(x_aug, x), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+def test_the_ratio_leaves_the_observation_itself_out(pairing: Pairing) -> None:
+    x = normal(30, 2)
+    x_aug = pairing.sample(x, generator(1))
+    energy = RatioEnergy(pairing, x)
+    density = pairing.pairwise_log_prob(x_aug, x).exp().mT  # [x, x̃]
+    others = (density.sum(0, keepdim=True) - density) / 29
+    torch.testing.assert_close(energy.pairwise(x, x_aug), (others / density).log(), rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(energy.paired(x, x_aug), energy.pairwise(x, x_aug).diagonal())
+
+
+def test_the_ratio_is_exact_where_the_source_is_certain() -> None:
+    """Points so far apart that all other probabilities vanish beside that of the source."""
+    x = torch.arange(5, dtype=torch.float64).unsqueeze(1) * 100
+    pairing = GaussianNoise(1.0)
+    found = RatioEnergy(pairing, x).paired(x[2:3], x[2:3]).item()
+    assert found == pytest.approx(-0.5 * 100**2 + math.log(2) - math.log(4), rel=1e-12)
+
+
+@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+def test_fisher_and_its_slices_vanish_at_the_true_energy(pairing: Pairing) -> None:
+    x = normal(30, 2)
+    views = pairing(x, Needs(score=True, directions=1), generator(1))
+    assert Fisher(PosteriorEnergy(pairing))(nn.Identity(), views).total.item() == pytest.approx(0, abs=1e-18)
+    sliced = SlicedFisher(PosteriorEnergy(pairing), step=1e-4)(nn.Identity(), views).total.item()
+    assert sliced == pytest.approx(0, abs=1e-8)
+
+
+class Perturbed(Energy):
+    """Another energy with a random wave of the pair added."""
+
+    def __init__(self, base: Energy, scale: float, seed: int) -> None:
+        super().__init__()
+        self.base, self.scale = base, scale
+        self.frequencies = 2 * normal(2, 2, seed=seed)
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.base.paired(a, b) + self.scale * torch.sin((a @ self.frequencies + b).sum(-1))
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        phase = (a @ self.frequencies).sum(-1).unsqueeze(1) + b.sum(-1)
+        return self.base.pairwise(a, b) + self.scale * torch.sin(phase)
+
+
+@pytest.mark.parametrize("objective", KNOWS_ITS_OPTIMUM, ids=lambda o: type(o).__name__)
+def test_nothing_beats_the_true_energy(objective: Objective) -> None:
+    """On a population of 60 points every energy in a cloud around the truth has a higher mean loss, by 2 errors."""
+    x, pairing = normal(60, 2), MaskAndNoise(0.7, 2.0)
+    truth = RatioEnergy(pairing, x) if objective.learns == "ratio" else PosteriorEnergy(pairing)
+    losses = [objective.with_energy(truth)]
+    losses += [objective.with_energy(Perturbed(truth, scale, seed)) for seed in range(4) for scale in (0.5, 1.5)]
+    chance, values = generator(5), []
+    for _ in range(300):
+        views = pairing(x, objective.needs, chance)
+        with torch.no_grad():
+            values.append([loss(nn.Identity(), views).total.item() for loss in losses if loss is not None])
+    assert len(values[0]) == 9
+    excess = np.array(values)[:, 1:] - np.array(values)[:, :1]
+    assert (excess.mean(0) > 2 * excess.std(0) / len(excess) ** 0.5).all()
+
+
+def test_references_of_a_model() -> None:
+    x, pairing = normal(300, 4).float(), MaskAndNoise(0.7, 0.4)
+    encoder, objective = seeded(0, lambda: MLP([4, 8, 2])), InfoNCE(Euclidean())
+    found = reference_losses(encoder, objective, pairing, x, batch_size=64, batches=4)
+    assert found.optimum is not None
+    assert found.constant == (pytest.approx(math.log(64), rel=1e-6), pytest.approx(0, abs=1e-6))
+    assert 0 < found.optimum[0] < found.model[0]
+    assert found.gap == pytest.approx(found.model[0] - found.optimum[0])
+    assert found.share_learnt is not None
+    assert found.share_learnt < 1
+    assert reference_losses(encoder, objective, pairing, x, batch_size=64, batches=4) == found
+    assert encoder.training
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [SimCLR(), Spectral(), Triplet(), SimSiam(2), InfoNCE(pair="augmented")],
+    ids=lambda o: type(o).__name__,
+)
+def test_losses_of_other_things_than_the_pair_have_no_reference(objective: Objective) -> None:
+    assert objective.with_energy(FlatEnergy()) is None
+    x, encoder = normal(20, 3).float(), seeded(0, lambda: MLP([3, 2]))
+    found = reference_losses(encoder, objective, GaussianNoise(0.5), x, batch_size=8, batches=2)
+    assert found.optimum is None
+    assert found.gap is None
+    assert found.share_learnt is None
