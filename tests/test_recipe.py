@@ -17,7 +17,7 @@ from probssl import objectives
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.pairings import MaskAndNoise
-from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES, Recipe
+from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES, SYMMETRIC_ONLY, Recipe
 
 from .training.parts import assert_one_sentence
 
@@ -187,6 +187,10 @@ CLASSES = {
     "spectral": objectives.Spectral,
     "triplet": objectives.Triplet,
     "simsiam": objectives.SimSiam,
+    "sliced-fisher": objectives.SlicedFisher,
+    "jensen-shannon": objectives.JensenShannon,
+    "chi-squared": objectives.ChiSquared,
+    "renyi": objectives.RenyiInfoNCE,
 }
 
 
@@ -201,6 +205,30 @@ def test_every_objective_with_every_energy(objective: str, energy: str) -> None:
     x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
     loss = made(encoder, pairing(x, made.needs, torch.Generator().manual_seed(0)))
     assert math.isfinite(loss.check_finite())
+
+
+@pytest.mark.parametrize("asymmetry", ["predictor", "encoder"])
+@pytest.mark.parametrize("objective", [name for name in OBJECTIVES if name not in SYMMETRIC_ONLY])
+def test_an_asymmetric_energy_starts_as_the_symmetric_one(objective: str, asymmetry: str) -> None:
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+    losses = []
+    for kind in ("none", asymmetry):
+        recipe = Recipe(objective=objective, asymmetry=kind)
+        encoder, made = recipe.build_encoder(6), recipe.build_objective(6)
+        if isinstance(made, objectives.normalised.Biased):
+            made.bias = objectives.normalised.NoBias()  # drawn after the energy, and so with other weights
+        views = recipe.build_pairing()(x, made.needs, torch.Generator().manual_seed(0))
+        losses.append(made(encoder, views).total)
+    assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-5)
+    losses[1].backward()
+    own = [p for p in made.energy.parameters() if p.grad is not None and p.grad.abs().max() > 0]
+    assert own, "the augmented side learns parameters of its own"
+
+
+@pytest.mark.parametrize("objective", SYMMETRIC_ONLY)
+def test_objectives_that_need_symmetry_say_so(objective: str) -> None:
+    with pytest.raises(InputError, match="asymmetry none only"):
+        Recipe(objective=objective, asymmetry="encoder")
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,12 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         objective: str = "infonce",
         *,
         energy: str = "euclidean",
+        asymmetry: str = "none",
         temperature: float = 0.1,
         p: float = 1.0,
         margin: float = 1.0,
+        order: float = 2.0,
+        slices: int = 1,
         dim: int | None = None,
         hidden: tuple[int, ...] | None = None,
         preservation: float = 0.5,
@@ -73,9 +76,12 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         self.objective = objective
         self.energy = energy
+        self.asymmetry = asymmetry
         self.temperature = temperature
         self.p = p
         self.margin = margin
+        self.order = order
+        self.slices = slices
         self.dim = dim
         self.hidden = hidden
         self.preservation = preservation

@@ -28,6 +28,10 @@ OBJECTIVES = {
     "snl": "self-normalised likelihood: learn the normaliser",
     "nce": "noise-contrastive estimation: classify against it",
     "fisher": "Fisher divergence: differentiate it away, no negatives",
+    "sliced-fisher": "the same along random directions: no second derivative",
+    "jensen-shannon": "logistic loss on pairs with one bias, as SigLIP",
+    "chi-squared": "least squares on the density ratio of pairs",
+    "renyi": "Rényi divergence of an order of choice; at 1 it is InfoNCE",
     "simclr": "NT-Xent over both views",
     "spectral": "spectral contrastive loss",
     "triplet": "triplet loss with a margin",
@@ -46,6 +50,15 @@ ENERGIES = {
 FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
 """Objectives whose published form leaves no choice of energy."""
 
+ASYMMETRIES = {
+    "none": "a Siamese network: both sides embedded alike",
+    "predictor": "augmentations pass through a predictor after the encoder",
+    "encoder": "augmentations have an encoder of their own",
+}
+
+SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam")
+"""Objectives that compare views within one side, or bring their own asymmetry."""
+
 
 def choice(default: Any, help_text: str) -> Any:
     """A field of the recipe with the sentence that explains it everywhere it is shown."""
@@ -58,9 +71,12 @@ class Recipe:
 
     objective: str = choice("infonce", f"loss to train with: {', '.join(OBJECTIVES)}")
     energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
+    asymmetry: str = choice("none", f"what embeds augmentations differently: {', '.join(ASYMMETRIES)}")
     temperature: float = choice(0.1, "temperature of the cosine and dot energies")
     p: float = choice(1.0, "power of the p-norm energy")
     margin: float = choice(1.0, "margin of the triplet loss")
+    order: float = choice(2.0, "order of the Rényi divergence: above 1 trusts easy pairs, below 1 works on hard ones")
+    slices: int = choice(1, "random directions a step of the sliced Fisher loss")
     dim: int | None = choice(None, "dimensions of the representation (default: half of the features, at least 2)")
     hidden: tuple[int, ...] | None = choice(None, "widths of the hidden layers (default: one of twice the features)")
     preservation: float = choice(0.5, "share of features an augmentation keeps; the others are masked to 0")
@@ -78,6 +94,13 @@ class Recipe:
     def __post_init__(self) -> None:
         _one_of("objective", self.objective, OBJECTIVES)
         _one_of("energy", self.energy, ENERGIES)
+        _one_of("asymmetry", self.asymmetry, ASYMMETRIES)
+        if self.asymmetry != "none" and self.objective in SYMMETRIC_ONLY:
+            raise InputError(
+                f"the {self.objective} objective is defined with asymmetry none only, not {self.asymmetry}"
+            )
+        if self.slices < 1:
+            raise InputError(f"slices must be at least 1, not {self.slices}")
         fixed = FIXED_ENERGY.get(self.objective)
         if fixed is not None and self.energy != fixed:
             object.__setattr__(self, "energy", fixed)
@@ -89,7 +112,7 @@ class Recipe:
                 raise InputError(f"hidden widths must be positive, not {list(self.hidden)}")
         if not 0 <= self.preservation <= 1:
             raise InputError(f"preservation must lie in [0, 1], not {self.preservation:g}")
-        for name in ("temperature", "noise", "margin"):
+        for name in ("temperature", "noise", "margin", "order"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive and finite, not {getattr(self, name):g}")
         if not 1 <= self.p < math.inf:
@@ -159,9 +182,13 @@ class Recipe:
 
         return MaskAndNoise(self.preservation, self.noise)
 
-    def build_energy(self, dim: int) -> Energy:
-        """The energy between representations of `dim` dimensions."""
+    def build_energy(self, features: int) -> Energy:
+        """The energy between representations; an asymmetric one starts as its symmetric base."""
         from probssl import energies
+        from probssl.encoders import Predictor
+
+        dim = self.for_features(features).dim
+        assert dim is not None
 
         makers: dict[str, Callable[[], Energy]] = {
             "euclidean": energies.Euclidean,
@@ -170,7 +197,12 @@ class Recipe:
             "dot": lambda: energies.Dot(self.temperature),
             "anisotropic": lambda: energies.Anisotropic(dim),
         }
-        return makers[self.energy]()
+        base = makers[self.energy]()
+        if self.asymmetry == "predictor":
+            return energies.Asymmetric(base, predictor=Predictor(dim))
+        if self.asymmetry == "encoder":
+            return energies.Asymmetric(base, encoder=self.build_encoder(features))
+        return base
 
     def build_objective(self, features: int) -> Objective:
         """The objective, its own parameters initialised from the seed; positives are (x, x̃), as suits tables."""
@@ -179,14 +211,22 @@ class Recipe:
 
         dim = self.for_features(features).dim
         assert dim is not None
+
+        def energy() -> Energy:
+            return self.build_energy(features)
+
         makers: dict[str, Callable[[], Objective]] = {
-            "infonce": lambda: objectives.InfoNCE(self.build_energy(dim)),
-            "snl": lambda: objectives.SNL(dim, self.build_energy(dim)),
-            "nce": lambda: objectives.NCE(dim, self.build_energy(dim)),
-            "fisher": lambda: objectives.Fisher(self.build_energy(dim)),
-            "simclr": lambda: objectives.SimCLR(self.build_energy(dim), pair="original"),
+            "infonce": lambda: objectives.InfoNCE(energy()),
+            "snl": lambda: objectives.SNL(dim, energy()),
+            "nce": lambda: objectives.NCE(dim, energy()),
+            "fisher": lambda: objectives.Fisher(energy()),
+            "sliced-fisher": lambda: objectives.SlicedFisher(energy(), slices=self.slices),
+            "jensen-shannon": lambda: objectives.JensenShannon(energy()),
+            "chi-squared": lambda: objectives.ChiSquared(dim, energy()),
+            "renyi": lambda: objectives.RenyiInfoNCE(energy(), order=self.order),
+            "simclr": lambda: objectives.SimCLR(energy(), pair="original"),
             "spectral": lambda: objectives.Spectral(pair="original"),
-            "triplet": lambda: objectives.Triplet(self.build_energy(dim), margin=self.margin),
+            "triplet": lambda: objectives.Triplet(energy(), margin=self.margin),
             "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
         }
         return seeded(self.seed + 1, makers[self.objective])

@@ -1,5 +1,5 @@
 """Encoders ψ: observations to representations, and heads g: representations to embeddings."""
 
-from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, WithHead, encode, representation, seeded
+from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
 
-__all__ = ["GLOBAL_RANDOM_STATE", "MLP", "WithHead", "encode", "representation", "seeded"]
+__all__ = ["GLOBAL_RANDOM_STATE", "MLP", "Predictor", "WithHead", "encode", "representation", "seeded"]

@@ -46,6 +46,21 @@ class MLP(nn.Sequential):
         self.sizes = tuple(int(size) for size in sizes)
 
 
+class Predictor(nn.Module):
+    """h(z) = z + W₂ σ(W₁z + b₁) + b₂ with W₂ = b₂ = 0 at first: a map of embeddings that starts as the identity."""
+
+    def __init__(self, dim: int, hidden: int | None = None) -> None:
+        super().__init__()
+        self.change = MLP([dim, 2 * dim if hidden is None else hidden, dim])
+        last = self.change[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.change(z)
+
+
 class WithHead(nn.Module):
     """An encoder ψ whose objective sees g(ψ(x)): the head g is trained with it and left out of the representation."""
 
