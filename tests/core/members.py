@@ -246,7 +246,7 @@ OBJECTIVES: list[ObjectiveMember] = [
             f"{cls.__name__.lower()}-{pair}-{energy.name}",
             lambda c=cls, e=energy, p=pair: c(EMBEDDING, e.build(), pair=p),
         )
-        for cls, pair, energy in itertools.product((NCE, SNL, ChiSquared), PAIRS, ENERGIES)
+        for cls, pair, energy in itertools.product((NCE, SNL), PAIRS, ENERGIES)
     ),
     ObjectiveMember("nce-half", lambda: NCE(EMBEDDING, prior=0.5)),
     ObjectiveMember("nce-rare", lambda: NCE(EMBEDDING, prior=0.01)),
@@ -255,6 +255,10 @@ OBJECTIVES: list[ObjectiveMember] = [
     *(ObjectiveMember(f"fisher-{energy.name}", lambda e=energy: Fisher(e.build())) for energy in ENERGIES),
     *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
     ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
+    *(
+        ObjectiveMember(f"chi-squared-{pair}-{energy.name}", lambda e=energy, p=pair: ChiSquared(e.build(), pair=p))
+        for pair, energy in itertools.product(PAIRS, ENERGIES)
+    ),
     *(
         ObjectiveMember(
             f"jensen-shannon-{pair}-{energy.name}", lambda e=energy, p=pair: JensenShannon(e.build(), bias=0.3, pair=p)

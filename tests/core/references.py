@@ -203,7 +203,7 @@ def _(objective: InfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
     return {"alignment": mean(positives), "log_normaliser": sums[objective.anchor]}
 
 
-def biases(objective: NCE | SNL | ChiSquared, encoder: nn.Module, views: Views) -> list[float]:
+def biases(objective: NCE | SNL, encoder: nn.Module, views: Views) -> list[float]:
     two = views.augmented[0 if objective.pair == "original" else 1]
     with torch.no_grad():
         return objective.bias(objective.energy.embed_augmented(encoder, two)).tolist()
@@ -333,16 +333,14 @@ def _(objective: JensenShannon, encoder: nn.Module, views: Views) -> dict[str, f
 @loss.register
 def _(objective: ChiSquared, encoder: nn.Module, views: Views) -> dict[str, float]:
     energies = table(objective.energy, *pair_rows(objective, encoder, views))
-    bias = biases(objective, encoder, views)
-    n = len(bias)
-
-    def ratio(j: int, i: int) -> float:
-        exponent = -energies[j][i] - bias[i]
-        return math.exp(exponent) if exponent <= 15 else math.exp(15) * (exponent - 14)
-
+    n = len(energies)
+    ratio = [
+        [n * math.exp(-energies[j][i] - log_sum_exp([-energies[k][i] for k in range(n)])) for i in range(n)]
+        for j in range(n)
+    ]
     return {
-        "alignment": -2 * mean([ratio(i, i) for i in range(n)]),
-        "uniformity": mean([ratio(j, i) ** 2 for i in range(n) for j in range(n) if i != j]),
+        "alignment": -2 * mean([ratio[i][i] for i in range(n)]),
+        "uniformity": mean([value**2 for row in ratio for value in row]),
     }
 
 

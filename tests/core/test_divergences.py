@@ -57,17 +57,6 @@ class Table(Energy):
         return self.energies[a[:, 0].long()][:, b[:, 0].long()]
 
 
-class Column(nn.Module):
-    """A bias for each of the three augmentations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-
-    def forward(self, embedding: Tensor) -> Tensor:
-        return self.values[embedding[:, 0].long()]
-
-
 def population_value(objective: Objective) -> Tensor:
     """The expectation of a two-sample loss over two independent pairs of the finite world, by enumeration."""
     total = torch.zeros((), dtype=torch.float64)
@@ -115,11 +104,41 @@ def test_jensen_shannon_attains_its_divergence_at_the_density_ratio() -> None:
     torch.testing.assert_close(-trained.energy.energies - trained.bias, RATIO.log(), atol=1e-3, rtol=0)
 
 
-def test_chi_squared_attains_its_divergence_at_the_density_ratio() -> None:
-    chi_squared = (PRODUCT * (RATIO - 1).square()).sum().item()
-    trained = ChiSquared(1, Table(torch.zeros(4, 3, dtype=torch.float64)), bias=Column()).double()
-    assert least(trained) == pytest.approx(-(1 + chi_squared), abs=1e-9)
-    torch.testing.assert_close((-trained.energy.energies - trained.bias.values).exp(), RATIO, atol=1e-3, rtol=1e-3)
+def test_chi_squared_attains_its_divergence_at_the_posterior() -> None:
+    """On an enumerated batch: −(1 + χ²) at the true posterior over the candidates, and more at any other."""
+    rng = np.random.default_rng(0)
+    posterior = rng.dirichlet(np.ones(4), size=6)  # [anchors, candidates]: p(j | x̃)
+    chi_squared = np.mean(np.sum((posterior - 0.25) ** 2 / 0.25, 1))
+
+    def value(model: np.ndarray) -> float:
+        ratio = 4 * model
+        return float(np.mean(np.mean(ratio**2, 1)) - 2 * np.mean(np.sum(posterior * ratio, 1)))
+
+    assert value(posterior) == pytest.approx(-(1 + chi_squared), rel=1e-12)
+    for _ in range(100):
+        other = posterior * np.exp(0.3 * rng.standard_normal(posterior.shape))
+        assert value(other / other.sum(1, keepdims=True)) > -(1 + chi_squared)
+
+
+def test_chi_squared_is_the_brier_score() -> None:
+    encoder, views = smooth_encoder(), GaussianNoise(0.5)(normal(6, INPUT), Needs(), generator(1))
+    posterior = torch.softmax(Euclidean().logits(encoder(views.x), encoder(views.augmented[0])), 0).mT
+    brier = (posterior - torch.eye(6)).square().sum(1).mean().item()
+    found = ChiSquared(Euclidean())(encoder, views).total.item()
+    assert found == pytest.approx(6 * (brier - 1), rel=1e-12)
+
+
+def test_chi_squared_of_many_candidates_is_that_of_the_population() -> None:
+    """With the true energy of Gaussian pairs, L → −(1 + χ²) = −Π 1/(1 − r_k²) over the canonical correlations r_k."""
+    noise = 2.0
+    x = normal(40_000, 1)
+    views = GaussianNoise(noise)(x, Needs(), generator(1))
+    values = []
+    for rows in torch.arange(40_000).split(2000):
+        part = Views(x[rows], views.augmented[:, rows])
+        values.append(ChiSquared(PosteriorEnergy(GaussianNoise(noise)))(nn.Identity(), part).total.item())
+    squared_correlation = 1 / (1 + noise**2)
+    assert np.mean(values) == pytest.approx(-1 / (1 - squared_correlation), rel=0.02)
 
 
 def test_the_spectral_loss_is_chi_squared_with_a_ratio_of_low_rank() -> None:
@@ -138,30 +157,6 @@ def test_the_spectral_loss_is_chi_squared_with_a_ratio_of_low_rank() -> None:
         start = np.random.default_rng(0).standard_normal(7 * rank)
         found = optimize.minimize(loss, start, method="BFGS").fun
         assert found == pytest.approx(-singular[:rank].square().sum().item(), abs=1e-6)
-
-
-def test_chi_squared_and_spectral_share_their_functional() -> None:
-    """With embeddings on the sphere of radius √μ, the spectral loss is χ² with w = z·z̃: the same two terms of w."""
-    encoder, views = smooth_encoder(), GaussianNoise(0.1)(normal(6, INPUT), Needs(), generator(1))
-    found = Spectral(squared_radius=3.0, pair="original")(encoder, views).numbers()
-    a, b = (math.sqrt(3.0) * nn.functional.normalize(encoder(x)) for x in (views.x, views.augmented[0]))
-    w = a @ b.mT
-
-    class Ratio(Energy):
-        def paired(self, a: Tensor, b: Tensor) -> Tensor:
-            raise NotImplementedError
-
-        def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-            return -w.abs().log()
-
-    class Zero(nn.Module):
-        def forward(self, embedding: Tensor) -> Tensor:
-            return embedding.new_zeros(len(embedding))
-
-    expected = ChiSquared(1, Ratio(), bias=Zero())(encoder, views)
-    assert found["uniformity"] == pytest.approx(expected["uniformity"].item(), rel=1e-12)
-    assert (w.diagonal() > 0).all()
-    assert found["alignment"] == pytest.approx(expected["alignment"].item(), rel=1e-12)
 
 
 def test_jensen_shannon_is_twice_balanced_nce_with_one_bias() -> None:
@@ -281,7 +276,7 @@ KNOWS_ITS_OPTIMUM: list[Objective] = [
     SNL(2),
     Fisher(),
     JensenShannon(),
-    ChiSquared(2),
+    ChiSquared(Euclidean()),
     RenyiInfoNCE(Euclidean(), order=2.0),
     RenyiInfoNCE(Euclidean(), order=0.5),
 ]

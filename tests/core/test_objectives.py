@@ -234,10 +234,9 @@ def constant_value(objective: Objective, views: Views) -> float | None:
         return (views.directions * views.score[0]).sum(2).square().mean().item()
     if isinstance(objective, RenyiInfoNCE):
         return 0.0
-    if isinstance(objective, JensenShannon | ChiSquared) and not isinstance(objective.energy, Dot | Asymmetric):
-        if isinstance(objective, ChiSquared):
-            objective.bias = Given(torch.zeros(n, dtype=torch.float64))
-            return -1.0
+    if isinstance(objective, ChiSquared):
+        return -1.0
+    if isinstance(objective, JensenShannon) and not isinstance(objective.energy, Dot | Asymmetric):
         with torch.no_grad():
             objective.bias.zero_()
         return 2 * math.log(2)

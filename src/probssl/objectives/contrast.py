@@ -12,7 +12,6 @@ from probssl.encoders import MLP
 from probssl.energies import Cosine, Energy, Euclidean, unit
 from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective, off_diagonal_mean
-from probssl.objectives.divergences import squared_ratio_terms
 from probssl.pairings.views import Views
 
 
@@ -65,7 +64,11 @@ class Spectral(PairObjective):
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
-        return squared_ratio_terms(self.squared_radius * (unit(first) @ unit(second).mT))
+        products = self.squared_radius * (unit(first) @ unit(second).mT)  # [n, n]
+        return {
+            "alignment": -2 * products.diagonal().mean(),
+            "uniformity": off_diagonal_mean(products.square()),
+        }
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return -float(dim) if self.pair == "original" else self.squared_radius**2 / dim - 2 * self.squared_radius

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from probssl.energies import Cosine, Energy, Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair, PairObjective, off_diagonal_mean
-from probssl.objectives.normalised import Biased, NoBias, bounded_exp
 from probssl.pairings.views import Views
 
 DROPS_DIMENSIONS = "directions in which the augmentation varies more than the data are worth nothing to it"
@@ -54,35 +53,34 @@ class JensenShannon(PairObjective):
         return JensenShannon(energy) if self.pair == "original" else None
 
 
-def squared_ratio_terms(ratio: Tensor) -> dict[str, Tensor]:
-    """−2 E_joint[w] + E_product[w²] of a model w [n, n] of the density ratio r: E_product[(w − r)²] − E_product[r²]."""
-    return {"alignment": -2 * ratio.diagonal().mean(), "uniformity": off_diagonal_mean(ratio.square())}
+class ChiSquared(PairObjective):
+    """L = mean_{ij} w_ji² − 2 mean_i w_ii, w_ji = n·softmax_j(−δ(x_j, x̃_i)): least squares on the density ratio.
 
-
-class ChiSquared(Biased):
-    """L = −2 mean_i w_ii + mean_{j≠i} w_ji², w_ji = e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)}: least squares on the density ratio.
-
-    E_product[(w − r)²] = E_x̃ ∫ (p(x | x̃) − q(x | x̃))² / p(x) dx, up to the constant E_product[r²]: a χ² distance
-    between the decoding distribution and its model, and the least-squares density-ratio fit of Sugiyama et al. (2012).
-    The minimum −E_product[r²] = −(1 + χ²(joint ‖ product)) is attained at w = r. The spectral loss is this with the
-    ratio modelled as w = zᵀz̃ instead of e^{−δ−λ}: there the minimum is −Σ_{k≤m} σ_k² over the m largest singular values
-    of r, here over all of them. Above an exponent of 15 the exponential continues as its tangent.
-    A constant encoder gives −1. Collapse: none of the representation, but squares weight the closest pairs most.
+    With r the true ratio p(x | x̃)/p(x), E_product[(w − r)²] = E_x̃ ∫ (p(x | x̃) − q(x | x̃))² / p(x) dx is a χ² distance
+    between the decoding distribution and its model, and −2 E_joint[w] + E_product[w²] is all of it that depends on w.
+    The spectral loss minimises the same with the ratio modelled as w = zᵀz̃, and so reaches −Σ_{k≤m} σ_k² over the m
+    largest singular values of r; here the ratio is that of the model, e^{−δ}/Z, with Z sampled by the batch as in
+    InfoNCE, and the minimum −(1 + χ²(joint ‖ product)) is over all of them. Over the n candidates of a batch L is n
+    times the Brier score, Σ_j q_j² − 2q_i, a proper scoring rule like InfoNCE's log q_i but bounded: a pair that the
+    model cannot explain (a false positive) costs no more than a guess. Optimum: δ = −log p(x̃ | x) + c(x̃).
+    Range [−n, n); a constant encoder gives −1. Collapse: as InfoNCE.
     """
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 
-    def __init__(
-        self, dim: int, energy: Energy | None = None, *, bias: nn.Module | None = None, pair: Pair = "original"
-    ) -> None:
-        super().__init__(dim, energy, bias, pair)
+    def __init__(self, energy: Energy | None = None, *, pair: Pair = "original") -> None:
+        super().__init__(Cosine() if energy is None else energy, pair=pair)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        minus_energies, bias = self.logits_and_bias(encoder, views)
-        return squared_ratio_terms(bounded_exp(minus_energies - bias, 15.0))
+        logits = self.energy.logits(*self.embed_pair(encoder, views))  # [n, n], rows x, columns x̃
+        ratio = len(logits) * F.softmax(logits, 0)
+        return {"alignment": -2 * ratio.diagonal().mean(), "uniformity": ratio.square().mean()}
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return -float(batch_size)
 
     def with_energy(self, energy: Energy) -> Objective | None:
-        return ChiSquared(1, energy, bias=NoBias()) if self.pair == "original" else None
+        return ChiSquared(energy) if self.pair == "original" else None
 
 
 class RenyiInfoNCE(PairObjective):

@@ -44,7 +44,7 @@ class NoBias(nn.Module):
 
 
 class Biased(PairObjective):
-    """Shared by NCE, SNL and χ²: logits of all pairs of a batch, and the bias of each augmented anchor."""
+    """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor."""
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     bias: nn.Module
@@ -104,12 +104,6 @@ class NCE(Biased):
         return NCE(1, energy, bias=NoBias(), prior=self.prior) if self.pair == "original" else None
 
 
-def bounded_exp(exponent: Tensor, linear_beyond: float = LINEAR_BEYOND) -> Tensor:
-    """e^x up to `linear_beyond`, and its tangent from there on: convex, increasing, finite."""
-    excess = F.relu(exponent - linear_beyond)
-    return torch.exp(exponent - excess) * (1 + excess)
-
-
 class SNL(Biased):
     """Self-normalised likelihood: learn log Z by its variational form   (Siamese-EBM Eq. 22, minimised over both).
 
@@ -141,10 +135,12 @@ class SNL(Biased):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         minus_energies, bias = self.logits_and_bias(encoder, views)
         exponent = minus_energies - bias  # [n, n], column i belongs to x̃_i
+        excess = F.relu(exponent - LINEAR_BEYOND)
+        weights = torch.exp(exponent - excess) * (1 + excess)
         return {
             "alignment": -minus_energies.diagonal().mean(),
             "bias": bias.mean(),
-            "normaliser": off_diagonal_mean(bounded_exp(exponent)) - 1,
+            "normaliser": off_diagonal_mean(weights) - 1,
         }
 
     def with_energy(self, energy: Energy) -> Objective | None:

@@ -18,7 +18,7 @@ from probssl.pairings.views import Pairing
 
 
 class _OnInputs(Energy):
-    """An energy between observations themselves, which needs no encoder."""
+    """An energy between observations themselves, in double precision, which needs no encoder."""
 
     def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
         return x
@@ -37,10 +37,10 @@ class PosteriorEnergy(_OnInputs):
         self.pairing = pairing
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.pairing.log_prob(b, a)
+        return -self.pairing.log_prob(b.double(), a.double())
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.pairing.pairwise_log_prob(b, a).mT
+        return -self.pairing.pairwise_log_prob(b.double(), a.double()).mT
 
 
 class RatioEnergy(_OnInputs):
@@ -55,13 +55,14 @@ class RatioEnergy(_OnInputs):
     def __init__(self, pairing: Pairing, population: Tensor) -> None:
         super().__init__()
         self.pairing = pairing
-        self.register_buffer("population", population, persistent=False)
+        self.register_buffer("population", population.double(), persistent=False)
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        a, b = a.double(), b.double()
         return self._of(self.pairing.log_prob(b, a).unsqueeze(1), b).squeeze(1)
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return self._of(self.pairing.pairwise_log_prob(b, a), b).mT
+        return self._of(self.pairing.pairwise_log_prob(b.double(), a.double()), b.double()).mT
 
     def _of(self, log_prob: Tensor, x_aug: Tensor) -> Tensor:
         """Energies of log p(x̃_i | x) [q, n], each x a member of the population."""
