@@ -1,0 +1,310 @@
+"""Clustering by GEDI: what its terms reach at best, what a collapse costs, which failures each term leaves open.
+
+One convention throughout: a loss to minimise, averaged over inputs,
+
+    w_g · NLL + w_i · mean_i CE(p(y | x'_i), p(y | x_i)) + w_p · CE(prior, mean_i p(y | x_i)),
+
+called the generative, the invariance and the prior term (GEDI Eq. 3-5). The paper sums over n and prints both signs;
+its bound is then −n ln c where the average has the minimum ln c. x' is the augmentation of x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
+
+from probssl.errors import InputError
+
+Array = NDArray[np.float64]
+
+FAILURE_MODES: dict[str, str] = {
+    "representation": "representation collapse: every input gets the same representation",
+    "cluster": "cluster collapse: one cluster takes every input",
+    "label": "label inconsistency: an input and its augmentation fall into unrelated clusters",
+}
+"""The triad of GEDI Definitions 8-10, in plain words."""
+
+ADMITS: dict[str, dict[str, str]] = {
+    "generative": {
+        "cluster": "the density sees the sum over clusters only, and one cluster can carry all of it",
+        "label": "the density sees the sum over clusters only, and not which cluster an input belongs to",
+    },
+    "invariance": {
+        "representation": "a constant and confident prediction agrees with itself, which is all it asks for",
+        "cluster": "if one cluster takes every input, augmentations never change cluster",
+    },
+    "prior": {
+        "representation": "a constant prediction equal to the prior has the right mean",
+        "label": "it sees the mean prediction only, which does not change when inputs swap their labels",
+    },
+}
+"""Which failure attains the minimum of which term, and why (GEDI Theorem 1, Table 1)."""
+
+EXCLUDED_TOGETHER: dict[frozenset[str], dict[str, str]] = {
+    frozenset({"invariance", "prior"}): {
+        "representation": "a constant prediction cannot be confident and equal to the prior at once",
+    },
+}
+"""Failures that each term of a set admits but not their sum: `collapsed_minimum` (GEDI §6.1(iii) says otherwise)."""
+
+INVARIANCE_MINIMUM = 0.0
+"""The least of the invariance term: confident predictions that augmentations do not change."""
+
+CONSTANT_BELOW = 0.01
+"""Predictions are constant if they lie, on average, within this total variation of their mean."""
+
+CLUSTER_TAKES_ALL = 0.99
+"""A cluster takes every input if its mean probability is at least this."""
+
+INCONSISTENT_ABOVE = 0.5
+"""Labels are inconsistent if augmentations move predictions by more than this share of what another input would."""
+
+
+def open_failure_modes(terms: Iterable[str]) -> dict[str, str]:
+    """The failures that a loss made of these terms, all with weights above zero, does not rule out, with the reasons.
+
+    A failure stays open iff every term admits it (GEDI Theorem 1) and no two terms exclude it together. Nothing is left
+    open by all three, nor, contrary to GEDI §6.1(iii), by invariance and prior alone.
+    """
+    names = list(dict.fromkeys([terms] if isinstance(terms, str) else terms))
+    if not names:
+        raise InputError("name at least one term: generative, invariance or prior.")
+    for name in names:
+        if name not in ADMITS:
+            raise InputError(f"the terms are {', '.join(ADMITS)}, not {name!r}.")
+    excluded = {mode for together, modes in EXCLUDED_TOGETHER.items() if together <= set(names) for mode in modes}
+    return {
+        mode: "; ".join(f"{name}: {ADMITS[name][mode]}" for name in names)
+        for mode in FAILURE_MODES
+        if mode not in excluded and all(mode in ADMITS[name] for name in names)
+    }
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+def invariance_term(predictions: ArrayLike, augmented_predictions: ArrayLike) -> float:
+    """mean_i CE(p(y | x'_i), p(y | x_i)) for two arrays of probabilities [n, c]: entropy plus KL, so at least 0.
+
+    0 iff predictions are one-hot and unchanged by the augmentation; equal but unsure predictions are not enough. ∞ if
+    an augmentation is given to a cluster that its source excludes.
+    """
+    p, q = _two(predictions, augmented_predictions)
+    return _cross_entropy(q, p) / len(p)
+
+
+def prior_term(predictions: ArrayLike, prior: ArrayLike | None = None) -> float:
+    """CE(prior, mean_i p(y | x_i)), least and equal to `prior_minimum` iff the mean prediction is the prior.
+
+    The prior is uniform unless given, [c]. ∞ if a cluster of positive prior is empty, as in cluster collapse.
+    """
+    p = _probabilities(predictions, "predictions", 2)
+    return _cross_entropy(_prior(prior, p.shape[1]), p.mean(axis=0))
+
+
+def prior_minimum(prior: ArrayLike | int) -> float:
+    """The entropy of the prior [c]; for a number c, of the uniform prior over c clusters: ln c."""
+    if isinstance(prior, int | np.integer) and not isinstance(prior, bool):
+        return math.log(_clusters(prior))
+    weights = _probabilities(prior, "prior", 1)
+    return _cross_entropy(weights, weights)
+
+
+def clustering_minimum(prior: ArrayLike | int, invariance_weight: float = 1.0, prior_weight: float = 1.0) -> float:
+    """min of w_i·invariance + w_p·prior = w_p·H(prior): predictions one-hot, stable and split as the prior.
+
+    GEDI Proposition 1, Eq. 4, averaged and as a minimum. Assumes a model rich enough, and for a uniform prior as many
+    inputs in each cluster.
+    """
+    _weights(invariance_weight, prior_weight)
+    return invariance_weight * INVARIANCE_MINIMUM + prior_weight * prior_minimum(prior)
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedMinimum:
+    """The least loss of a constant encoder, and the prediction [c] that attains it (largest entry first)."""
+
+    value: float
+    prediction: Array
+
+
+def collapsed_minimum(clusters: int, invariance_weight: float = 1.0, prior_weight: float = 1.0) -> CollapsedMinimum:
+    """min over constant predictions s of w_i·H(s) + w_p·CE(uniform, s), the best that representation collapse can do.
+
+    Above `clustering_minimum` whenever both weights are positive, so the sum of the two terms does not admit the
+    collapse. At a minimum at most one entry exceeds the others, which are equal: s ∝ (e^t, 1, …, 1) with t = 0
+    (uniform) or the largest root of w_p (e^t + c − 2 − (c − 1)e^{−t}) = c w_i t. The minimiser is not uniform if
+    w_i > w_p, nor if w_i = w_p and c ≥ 3, so a constant encoder need not predict
+    uniformly; GEDI appendix K assumes that it does.
+    """
+    c = _clusters(clusters)
+    _weights(invariance_weight, prior_weight)
+    if prior_weight == 0:
+        return CollapsedMinimum(0.0, np.eye(c)[0])
+
+    def loss(t: float) -> float:
+        log_sum = float(np.logaddexp(t, math.log(c - 1)))
+        share = math.exp(t - log_sum)
+        return invariance_weight * (log_sum - share * t) + prior_weight * (log_sum - t / c)
+
+    def slope(t: float) -> float:  # of the loss, over a positive factor
+        return prior_weight * (math.expm1(t) - (c - 1) * math.expm1(-t)) - c * invariance_weight * t
+
+    best = 0.0
+    half, root = c * invariance_weight / prior_weight / 2, math.sqrt(c - 1)
+    if half > root:  # the slope has a least value, at this t
+        least = math.log(half + math.sqrt(half - root) * math.sqrt(half + root))
+        if least > 0 and slope(least) < 0:
+            upper = least + 1
+            while slope(upper) < 0:
+                upper += 1
+            uneven = float(optimize.brentq(slope, least, upper, xtol=1e-14))
+            best = uneven if loss(uneven) < loss(0.0) else 0.0
+    return CollapsedMinimum(loss(best), special.softmax(np.array([best] + [0.0] * (c - 1))))
+
+
+def proto_cpc(teacher: ArrayLike, student_logits: ArrayLike) -> float:
+    """mean_i [Σ_y p_iy z_iy − log Σ_y p̄_y e^{z_iy}] ≤ InfoNCE with the critic f(x_k, x_i) = Σ_y p_ky z_iy ≤ ln n.
+
+    `teacher` p and `student_logits` z, divided by their temperature, are [n, c] (GEDI appendix H, by Jensen).
+    """
+    p = _probabilities(teacher, "the teacher's predictions", 2)
+    z = np.asarray(student_logits, dtype=np.float64)
+    if z.shape != p.shape or not np.isfinite(z).all():
+        raise InputError(f"the student's logits must be finite and of shape {p.shape}, not {z.shape}.")
+    return float(np.mean(np.sum(p * z, axis=1) - special.logsumexp(z, b=p.mean(axis=0), axis=1)))
+
+
+# --- Diagnosis --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClusteringDiagnosis:
+    """What two arrays of predictions say of the triad; `failures` maps those that occurred to a sentence."""
+
+    invariance: float
+    prior: float
+    invariance_gap: float  # to the minimum 0
+    prior_gap: float  # to the entropy of the prior
+    spread: float  # mean total variation between a prediction and the mean prediction
+    largest_share: float  # mean probability of the largest cluster
+    inconsistency: float  # 0: augmentations change nothing, 1: as much as taking another input
+    failures: dict[str, str]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether none of the triad occurred."""
+        return not self.failures
+
+
+def diagnose_clustering(
+    predictions: ArrayLike, augmented_predictions: ArrayLike, prior: ArrayLike | None = None
+) -> ClusteringDiagnosis:
+    """Which of the failure modes occurred, from p(y | x_i) and p(y | x'_i), arrays of probabilities [n, c], n ≥ 2.
+
+    - cluster: the largest mean probability is at least `CLUSTER_TAKES_ALL`.
+    - representation: predictions are constant, `spread` ≤ `CONSTANT_BELOW`. Cluster collapse makes them constant too,
+      whatever the representation, and is then the only one named.
+    - label: `inconsistency` > `INCONSISTENT_ABOVE`, the mean total variation between p(y | x_i) and p(y | x'_i) over
+      that between p(y | x_i) and p(y | x'_j), j ≠ i. It takes the value 0 where predictions are constant.
+
+    The gaps tell the same story by the losses (GEDI Figure 4): both near 0 means that nothing failed.
+    """
+    p, q = _two(predictions, augmented_predictions)
+    n, c = p.shape
+    if n < 2:
+        raise InputError(f"a diagnosis needs at least 2 inputs, not {n}.")
+    mean = p.mean(axis=0)
+    spread = float(np.abs(p - mean).sum(axis=1).mean() / 2)
+    moved = np.abs(p - q).sum() / 2
+    by_chance = (_all_distances(p, q) / 2 - moved) / (n - 1)
+    constant = spread <= CONSTANT_BELOW
+    inconsistency = 0.0 if constant else float(moved / by_chance)
+    takes_all = int(np.argmax(mean))
+    failures = {}
+    if mean[takes_all] >= CLUSTER_TAKES_ALL:
+        failures["cluster"] = f"{FAILURE_MODES['cluster']} (cluster {takes_all} has {mean[takes_all]:.1%})"
+    elif constant:
+        failures["representation"] = (
+            f"{FAILURE_MODES['representation']} (predictions differ by {spread:.1%} from their mean)"
+        )
+    if inconsistency > INCONSISTENT_ABOVE:
+        failures["label"] = f"{FAILURE_MODES['label']} ({inconsistency:.0%} as far as those of another input)"
+    invariance, prior_value = _cross_entropy(q, p) / n, _cross_entropy(_prior(prior, c), mean)
+    return ClusteringDiagnosis(
+        invariance=invariance,
+        prior=prior_value,
+        invariance_gap=invariance - INVARIANCE_MINIMUM,
+        prior_gap=prior_value - (prior_minimum(c) if prior is None else prior_minimum(prior)),
+        spread=spread,
+        largest_share=float(mean[takes_all]),
+        inconsistency=inconsistency,
+        failures=failures,
+    )
+
+
+# --- Checks and small steps -------------------------------------------------------------------------------------------
+
+
+def _cross_entropy(p: Array, q: Array) -> float:
+    """−Σ p log q over all entries, with 0 log 0 = 0."""
+    with np.errstate(divide="ignore"):
+        return float(-special.xlogy(p, q).sum()) + 0.0  # + 0.0 turns −0 into 0
+
+
+def _all_distances(p: Array, q: Array) -> float:
+    """Σ_i Σ_j Σ_y |p_iy − q_jy|, by sorting each column instead of forming all pairs."""
+    total = 0.0
+    for a, b in zip(p.T, np.sort(q, axis=0).T, strict=True):
+        below = np.searchsorted(b, a)  # how many of b are smaller than each of a
+        sums = np.concatenate([[0.0], np.cumsum(b)])
+        total += float(np.sum(a * (2 * below - len(b)) - 2 * sums[below] + sums[-1]))
+    return total
+
+
+def _probabilities(values: ArrayLike, name: str, dimensions: int) -> Array:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}.") from None
+    if array.ndim != dimensions or array.size == 0 or array.shape[-1] < 2:
+        shape = "[n, c]" if dimensions == 2 else "[c]"
+        raise InputError(f"{name} must be probabilities {shape} of at least 2 clusters, not of shape {array.shape}.")
+    if not (array >= 0).all() or not np.allclose(array.sum(axis=-1), 1.0, rtol=0, atol=1e-4):
+        raise InputError(f"{name} must not be negative and must sum to 1 over clusters.")
+    return array
+
+
+def _two(predictions: ArrayLike, augmented_predictions: ArrayLike) -> tuple[Array, Array]:
+    p = _probabilities(predictions, "predictions", 2)
+    q = _probabilities(augmented_predictions, "augmented predictions", 2)
+    if p.shape != q.shape:
+        raise InputError(f"predictions {p.shape} and augmented predictions {q.shape} must agree in shape.")
+    return p, q
+
+
+def _prior(prior: ArrayLike | None, clusters: int) -> Array:
+    weights = np.full(clusters, 1 / clusters) if prior is None else _probabilities(prior, "prior", 1)
+    if len(weights) != clusters:
+        raise InputError(f"the prior has {len(weights)} clusters and the predictions have {clusters}.")
+    return weights
+
+
+def _clusters(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 2:
+        raise InputError(f"clusters must be a whole number of at least 2, not {value!r}.")
+    return int(value)
+
+
+def _weights(invariance: float, prior: float) -> None:
+    for name, value in (("invariance", invariance), ("prior", prior)):
+        if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:
+            raise InputError(f"the {name} weight must be finite and not negative, not {value!r}.")
+    if invariance == 0 and prior == 0:
+        raise InputError("one of the two weights must be above zero.")
