@@ -11,7 +11,7 @@ import pytest
 from probssl.data import load
 from probssl.doctor import REMEDIES, Diagnosis, examine
 from probssl.recipe import OBJECTIVES, Recipe
-from probssl.runs import Run, train
+from probssl.runs import Run, assess, train
 from probssl.training import Fitted, Reporter
 from probssl.training.watch import MEANING
 
@@ -36,6 +36,8 @@ def test_a_healthy_run(objective: str, tmp_path: Path) -> None:
     assert diagnosis.healthy
     assert diagnosis.findings == ()
     assert "healthy: trained to step 100 of 100" in diagnosis.summary
+    assert diagnosis.loss is not None
+    assert "the loss is" in diagnosis.notes[0]
     assert diagnosis.facts["numerical_rank"] == 6
     assert diagnosis.facts["loss"] == fitted.history[-1]["loss"]
     assert set(diagnosis.risks) <= set(MEANING)
@@ -69,6 +71,90 @@ def test_dimensional_collapse(tmp_path: Path) -> None:
     cosine, _ = visit(tmp_path / "cosine", hidden=(1,), energy="cosine")
     assert [found.kind for found in cosine.findings] == ["dimension"]
     assert not any("--energy cosine" in remedy for remedy in cosine.findings[0].remedies)
+
+
+@pytest.mark.parametrize("objective", ["infonce", "snl", "nce", "fisher", "jensen-shannon", "chi-squared", "renyi"])
+def test_how_far_from_the_best_possible(objective: str, tmp_path: Path) -> None:
+    loss = visit(tmp_path, objective=objective)[0].loss
+    assert loss is not None
+    assert loss.optimum is not None
+    assert loss.constant is not None
+    assert loss.optimum.mean < loss.model.mean < loss.constant.mean
+    assert loss.share_learnt is not None
+    assert 0 < loss.share_learnt < 1
+
+
+def test_the_gap_is_said_in_words_with_numbers(tmp_path: Path) -> None:
+    diagnosis, _ = visit(tmp_path)
+    assert diagnosis.loss is not None
+    for part in (f"{diagnosis.loss.model.mean:.4g}", "a constant encoder has 4.159", "of the way", "the gap is"):
+        assert part in diagnosis.notes[0]
+
+
+def test_the_best_linear_encoder_stands_beside_a_fisher_loss(tmp_path: Path) -> None:
+    diagnosis, _ = visit(tmp_path / "siamese", objective="fisher")
+    assert "the best linear encoder to 6 dimensions would have" in diagnosis.notes[-1]
+    other, _ = visit(tmp_path / "other", objective="fisher", asymmetry="encoder")
+    assert not any("linear" in note for note in other.notes)
+
+
+@pytest.mark.parametrize("objective", ["infonce", "snl", "nce", "fisher"])
+def test_an_augmentation_that_erases_everything(objective: str, tmp_path: Path) -> None:
+    diagnosis, _ = visit(tmp_path, objective=objective, preservation=0.0)
+    finding = diagnosis.findings[-1]
+    assert finding.kind == "nothing to learn"
+    assert "--preservation" in finding.remedies[0]
+    assert {other.kind for other in diagnosis.findings} <= {"nothing to learn", "representation"}
+
+
+def test_a_run_that_learnt_nothing(tmp_path: Path) -> None:
+    diagnosis, _ = visit(tmp_path, energy="cosine", temperature=0.01, lr=1e-9, steps=2)
+    (finding,) = diagnosis.findings
+    assert finding.kind == "nothing learnt"
+    assert "a constant encoder has 4.159" in finding.message
+    assert "of the way" not in diagnosis.notes[0]
+
+
+def test_an_easy_task_is_pointed_out(tmp_path: Path) -> None:
+    diagnosis, _ = visit(tmp_path, preservation=0.95, noise=0.05)
+    assert diagnosis.healthy
+    assert "nearly decided" in diagnosis.notes[1]
+
+
+def test_data_that_is_gone_costs_only_the_comparison(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 7},{i * i % 11},{i * 3 % 5}" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"a,b,c\n{rows}\n")
+    train(load(tmp_path / "t.csv"), Recipe(steps=30), tmp_path / "run")
+    assert examine(Run(tmp_path / "run")).loss is not None
+    (tmp_path / "t.csv").unlink()
+    diagnosis = examine(Run(tmp_path / "run"))
+    assert diagnosis.loss is None
+    assert "not known" in diagnosis.notes[0]
+    assert "t.csv" in diagnosis.notes[0]
+
+
+def test_the_comparison_of_the_run_is_used_when_it_is_there(tmp_path: Path) -> None:
+    table = load("sklearn:wine")
+    model, _ = train(table, Recipe(steps=30), tmp_path)
+    comparison = assess(model, table, tmp_path)
+    assert examine(Run(tmp_path)).loss == comparison.loss
+
+
+def test_a_clustering_loss_is_read_by_its_terms(tmp_path: Path) -> None:
+    """Each term leaves open what theory says it does, and all three together nothing."""
+    visit(tmp_path)
+    log = tmp_path / "log.jsonl"
+    row = json.loads(log.read_text().splitlines()[-1])
+    kept = {name: row[name] for name in row if name not in ("alignment", "log_normaliser")}
+    for terms, modes in [
+        (["generative"], {"cluster", "label"}),
+        (["invariance"], {"representation", "cluster"}),
+        (["prior"], {"representation", "label"}),
+        (["invariance", "prior"], set()),
+        (["generative", "invariance", "prior"], set()),
+    ]:
+        log.write_text(json.dumps({**kept, **dict.fromkeys(terms, 0.1)}) + "\n")
+        assert set(examine(Run(tmp_path)).risks) == modes
 
 
 def test_numbers_that_are_not_finite(tmp_path: Path) -> None:

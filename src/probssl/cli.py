@@ -242,7 +242,7 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
         raise typer.Exit(130)
     try:
         with console.status("evaluating", quiet) as announce:
-            comparison = assess(model, table, out, announce=lambda name: announce(f"evaluating the {name}"))
+            comparison = assess(model, table, out, announce=announce)
             announce("writing the report")
             page = run_page.write(Run(out))
     except KeyboardInterrupt:
@@ -367,7 +367,7 @@ def evaluate(
         seed=model.recipe.seed % 2**32,
     )
     with console.status("evaluating", quiet or as_json) as announce:
-        comparison = compare(model, table, seed=seed, announce=lambda name: announce(f"evaluating the {name}"))
+        comparison = compare(model, table, seed=seed, announce=announce)
     if as_json:
         _print_json(comparison.as_dict())
     else:
@@ -377,11 +377,12 @@ def evaluate(
 @app.command(epilog="Example: probssl doctor runs/optdigits-snl-euclidean")
 @_command
 def doctor(run: RunFolder, as_json: Json = False) -> None:
-    """Is the run healthy? If not: what went wrong, since when, and what to try."""
+    """Is the run healthy, and how far from the best possible? If not: what went wrong, since when, what to try."""
     from probssl.doctor import examine
     from probssl.report import console
 
-    diagnosis = examine(_open(run))
+    with console.status("examining", as_json):
+        diagnosis = examine(_open(run))
     if as_json:
         _print_json(diagnosis.as_dict())
     else:

@@ -1,4 +1,4 @@
-"""The doctor: reads a run's log and says whether it is healthy, what went wrong, since when, and what to try."""
+"""The doctor: says whether a run is healthy, how far its loss is from the best possible, what is wrong, what to try."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from probssl.objectives import Objective
-from probssl.recipe import Recipe
+import torch
+
+from probssl.errors import InputError, ProbsslError
+from probssl.evaluation import loss_standing
+from probssl.objectives.reference import Estimate, ReferenceLosses
+from probssl.pairings import Needs
+from probssl.recipe import SYMMETRIC_ONLY, Recipe
 from probssl.runs import Run
+from probssl.theory import linear
+from probssl.theory.clustering import ADMITS, open_failure_modes
+from probssl.training.log import term_names
 from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 
 REMEDIES = {
@@ -20,14 +28,30 @@ REMEDIES = {
     ),
     "dimension": (
         "use the cosine energy, which spreads representations over the sphere: --energy cosine",
+        "let augmentations be embedded differently: --asymmetry encoder",
         "ask for fewer dimensions: a lower --dim",
         "augment less strongly: a higher --preservation, a lower --noise",
     ),
+    "nothing learnt": (
+        "train longer (--steps 5000) or faster (--lr 0.03)",
+        "use a loss with a stronger signal: --objective infonce",
+        "augment less strongly: a higher --preservation, a lower --noise",
+    ),
+    "nothing to learn": ("augment less strongly: a higher --preservation, a lower --noise",),
     "failure": (
         "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
         "look for columns with extreme values, even after standardising",
     ),
 }
+
+NOTHING_TO_LEARN = 0.01
+"""How far the best loss must be below that of a constant encoder, in shares of it, or in nats where it is 0."""
+
+LINEAR_FEATURES = 128
+"""Most features for which the best linear encoder is computed, in seconds."""
+
+TOO_EASY = 0.02
+"""Share of the loss of a constant encoder below which the best possible loss leaves the task trivial."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +76,9 @@ class Diagnosis:
     summary: str
     findings: tuple[Finding, ...]
     facts: dict[str, float]  # the measurements of the last look
-    risks: dict[str, str]  # collapses that the objective does not rule out, with the reason
+    risks: dict[str, str]  # failures that the objective does not rule out, with the reason
+    loss: ReferenceLosses | None  # beside the best possible one, where the data can be read
+    notes: tuple[str, ...]  # where the loss stands, and advice
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -62,38 +88,32 @@ class Diagnosis:
             "findings": [finding.as_dict() for finding in self.findings],
             "facts": self.facts,
             "risks": self.risks,
+            "loss": None if self.loss is None else self.loss.as_dict(),
+            "notes": list(self.notes),
         }
 
 
 def examine(run: Run) -> Diagnosis:
-    """Diagnose a run from its log: finite losses, representation and dimensional collapse, unfinished training."""
+    """Diagnose a run: collapse, failure, unfinished training, and how far its loss is from the best possible.
+
+    What happened while training is read from the log. Where the loss stands is read from the metrics of the run, or
+    measured on its data if they are missing.
+    """
     rows = [row for row in run.log if "event" not in row]
-    events = [row for row in run.log if "event" in row]
     recipe = run.recipe
-    objective = _objective(recipe, run)
+    risks = _risks(run, term_names(rows[-1]) if rows else [])
     if not rows:
-        return Diagnosis(False, "training has not begun: the log is empty", (), {}, objective.admits)
+        return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
     measured = ("loss", "rankme", "effective_rank", "numerical_rank", "spread", "contrast")
     facts = {name: last[name] for name in measured if last.get(name) is not None}
-    findings = [
-        Finding("failure", row["message"], row["step"], REMEDIES["failure"])
-        for row in events
-        if row["event"] == "failure" and row["step"] >= last["step"]
-    ]
-    for kind in run.standing_collapses:
-        finding = f"{MEANING[kind]}, {_evidence(kind, facts, recipe)}"
-        findings.append(Finding(kind, finding, run.standing_collapses[kind], _remedies(kind, recipe)))
+    findings = _from_log(run, facts, last["step"])
+    loss, trouble = _standing(run)
+    notes = [trouble] if trouble else []
+    if loss is not None:
+        findings += _from_loss(loss, recipe, collapsed=bool(findings))
+        notes += [*_where_it_stands(loss, recipe), *_best_linear(run)]
     done = f"step {last['step']} of {recipe.steps}"
-    if not run.finished and not findings:
-        findings.append(
-            Finding(
-                "unfinished",
-                f"training stopped at {done}",
-                last["step"],
-                (f"probssl fit --resume --out {shlex.quote(str(run.folder))}",),
-            )
-        )
     if findings:
         summary = "; ".join(finding.message for finding in findings)
     else:
@@ -101,12 +121,112 @@ def examine(run: Run) -> Diagnosis:
             f"healthy: trained to {done}, loss {last['loss']:.4g}, RankMe {last['rankme']:.2f} of {recipe.dim}, "
             "no collapse"
         )
-    return Diagnosis(not findings, summary, tuple(findings), facts, objective.admits)
+    return Diagnosis(not findings, summary, tuple(findings), facts, risks, loss, tuple(notes))
 
 
-def _objective(recipe: Recipe, run: Run) -> Objective:
+def _risks(run: Run, terms: list[str]) -> dict[str, str]:
+    """Failures that the loss leaves open: of a clustering loss by its terms, else as the objective says."""
+    clustering = [name for name in terms if name in ADMITS]
+    if clustering:
+        return open_failure_modes(clustering)
     features = run.model.feature_names if run.finished else None
-    return recipe.build_objective(len(features) if features else 2)
+    return run.recipe.build_objective(len(features) if features else 2).admits
+
+
+def _from_log(run: Run, facts: dict[str, float], step: int) -> list[Finding]:
+    recipe = run.recipe
+    findings = [
+        Finding("failure", row["message"], row["step"], REMEDIES["failure"])
+        for row in run.log
+        if row.get("event") == "failure" and row["step"] >= step
+    ]
+    for kind, since in run.standing_collapses.items():
+        message = f"{MEANING[kind]}, {_evidence(kind, facts, recipe)}"
+        findings.append(Finding(kind, message, since, _remedies(kind, recipe)))
+    if not run.finished and not findings:
+        again = f"probssl fit --resume --out {shlex.quote(str(run.folder))}"
+        findings.append(Finding("unfinished", f"training stopped at step {step} of {recipe.steps}", step, (again,)))
+    return findings
+
+
+def _standing(run: Run) -> tuple[ReferenceLosses | None, str | None]:
+    """Where the loss of a finished run stands, or why that cannot be said."""
+    if not run.finished:
+        return None, None
+    if run.comparison is not None and run.comparison.loss is not None:
+        return run.comparison.loss, None
+    try:
+        return loss_standing(run.model, run.table(), seed=run.recipe.seed), None
+    except (ProbsslError, OSError) as error:
+        what = str(error) if isinstance(error, InputError) else type(error).__name__
+        return None, f"how far the loss is from the best possible is not known: {what}"
+
+
+def _from_loss(loss: ReferenceLosses, recipe: Recipe, collapsed: bool) -> list[Finding]:
+    """What the loss alone reveals: nothing could be learnt, or nothing was, which goes without saying of a collapse."""
+    if loss.constant is None or loss.gain is None:
+        return []
+    scale = abs(loss.constant.mean) or 1.0
+    if loss.optimum is not None and loss.constant.mean - loss.optimum.mean < NOTHING_TO_LEARN * scale:
+        message = (
+            f"nothing to learn: a model that knew the augmentation exactly would have {_shown(loss.optimum)}, "
+            f"a constant encoder has {_shown(loss.constant)}: augmentations say next to nothing about their source"
+        )
+        return [Finding("nothing to learn", message, None, REMEDIES["nothing to learn"])]
+    if not collapsed and loss.gain.mean <= 2 * loss.gain.error:
+        message = (
+            f"nothing learnt: the loss is {_shown(loss.model)}, and a constant encoder has {_shown(loss.constant)}"
+        )
+        return [Finding("nothing learnt", message, None, _remedies("nothing learnt", recipe))]
+    return []
+
+
+def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
+    """The loss, its optimum and the gap in plain words, and what the optimum says about the task."""
+    measured = f"({loss.rows:,} rows, batches of {loss.batch_size})"
+    constant = "" if loss.constant is None else f"a constant encoder has {_shown(loss.constant)}"
+    if loss.optimum is None or loss.gap is None:
+        least = "" if loss.bound is None else f"on no data is it below {loss.bound:.4g}"
+        return [
+            "; ".join(part for part in (f"the loss is {_shown(loss.model)}", constant, least) if part) + f" {measured}"
+        ]
+    share = f", so this one is {loss.share_learnt:.0%} of the way" if (loss.share_learnt or 0) > 0 else ""
+    notes = [
+        f"the loss is {_shown(loss.model)}; {constant}, a model that knew the augmentation exactly would have "
+        f"{_shown(loss.optimum)}{share}; the gap is {_shown(loss.gap)} {measured}"
+    ]
+    ceiling = loss.constant.mean if loss.constant is not None else 0.0
+    if recipe.objective == "infonce" and loss.optimum.mean < TOO_EASY * ceiling:
+        notes.append(
+            f"the task is nearly decided: {loss.batch_size} candidates can show {ceiling:.2f} nats at most and these "
+            "augmentations carry all of them; a larger --batch-size or a lower --preservation would ask for more"
+        )
+    return notes
+
+
+def _best_linear(run: Run) -> list[str]:
+    """For the Fisher loss of a Siamese network with the Euclidean energy: what the best linear encoder would have."""
+    recipe = run.recipe
+    siamese = recipe.energy == "euclidean" and recipe.asymmetry == "none"
+    if not (recipe.objective.endswith("fisher") and siamese and len(run.model.feature_names) <= LINEAR_FEATURES):
+        return []
+    try:
+        x = run.model.inputs(run.table().features).double()
+    except (ProbsslError, OSError):
+        return []
+    views = recipe.build_pairing()(x, Needs(score=True), torch.Generator().manual_seed(recipe.seed))
+    assert views.score is not None
+    moments = linear.Moments.of_samples(x.numpy(), views.augmented[0].numpy(), views.score[0].numpy())
+    least = linear.fisher_minimum(moments, recipe.dim)
+    return [f"the best linear encoder to {recipe.dim} dimensions would have {least:.4g}"]
+
+
+def _shown(estimate: Estimate) -> str:
+    """A mean with its standard error, where that is known and not nothing; rounding is shown as 0."""
+    if abs(estimate.mean) < 1e-9:
+        return "0"
+    certain = not 0 < estimate.error < float("inf") or estimate.error < 1e-6 * abs(estimate.mean)
+    return f"{estimate.mean:.4g}" if certain else f"{estimate.mean:.4g} ± {estimate.error:.2g}"
 
 
 def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
@@ -119,11 +239,12 @@ def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
 
 
 def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
-    """What to try, leaving out what the recipe does already."""
+    """What to try, leaving out what the recipe does already or cannot do."""
     settled = {
         "--energy cosine": recipe.energy == "cosine",
         "--weight-decay 0": recipe.weight_decay == 0,
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
+        "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY,
     }
     return tuple(
         remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from probssl import metrics
 from probssl.data import Table, select_features
 from probssl.encoders import encode
+from probssl.energies import Energy
 from probssl.errors import InputError
+from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
 from probssl.model import Model
+from probssl.objectives.reference import ReferenceLosses, reference_losses
+from probssl.pairings import Pairing
 
 TRAINED = "trained encoder"
 UNTRAINED = "untrained encoder"
+
+QUERIES = 512
+"""Augmentations that a model is asked to undo."""
+
+CANDIDATES = 20_000
+"""Most rows among which the source of an augmentation is looked for."""
+
+REFERENCE_ROWS = 2048
+"""Most rows on which a loss is compared with the least possible one."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +50,35 @@ class Comparison:
     source: str
     rows: dict[str, dict[str, float | None]]  # code -> metric -> number
     protocols: dict[str, str]  # metric -> how it was computed, for the trained encoder
+    loss: ReferenceLosses | None = None
+    deaugmenting: dict[str, DeaugmentationResult] = dataclasses.field(default_factory=dict)  # code -> scores
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"source": self.source, "rows": self.rows, "protocols": self.protocols}
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "protocols": self.protocols,
+            "loss": None if self.loss is None else self.loss.as_dict(),
+            "deaugmenting": {name: dataclasses.asdict(result) for name, result in self.deaugmenting.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Comparison:
+        """The inverse of `as_dict`."""
+        loss, deaugmenting = values.get("loss"), values.get("deaugmenting", {})
+        return cls(
+            values["source"],
+            values["rows"],
+            values["protocols"],
+            None if loss is None else ReferenceLosses.from_dict(loss),
+            {name: DeaugmentationResult(**_finite(scores)) for name, scores in deaugmenting.items()},
+        )
+
+
+def _finite(scores: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: it is stored as null."""
+    return {name: float("inf") if value is None else value for name, value in scores.items()}
 
 
 def codes(model: Model, table: Table, *, seed: int = 0) -> Iterator[Code]:
@@ -73,7 +112,76 @@ def evaluate(
     rows: dict[str, dict[str, float | None]] = {}
     protocols: dict[str, str] = {}
     for code in codes(model, table, seed=seed):
-        announce(code.name)
+        announce(f"evaluating the {code.name}")
         result = metrics.evaluate(code.z, labels=table.labels, partner=code.partner, seed=seed % 2**32)
         rows[code.name], protocols = result.values, result.protocols
-    return Comparison(table.source, rows, protocols)
+    announce("comparing the loss with the least possible")
+    loss = loss_standing(model, table, seed=seed)
+    announce("undoing augmentations")
+    return Comparison(table.source, rows, protocols, loss, deaugmenting(model, table, seed=seed))
+
+
+def loss_standing(model: Model, table: Table, *, seed: int = 0) -> ReferenceLosses:
+    """The loss of a model beside the least possible one on the rows of `table`, or on a sample of 2,048 of them."""
+    x = model.inputs(select_features(table, model.feature_names).features)
+    if len(x) > REFERENCE_ROWS:
+        x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
+    return reference_losses(
+        model.encoder, model.objective, model.recipe.build_pairing(), x, batch_size=model.recipe.batch_size, seed=seed
+    )
+
+
+def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
+    """How well the untrained and the trained model find the source of 512 fresh augmentations among the rows."""
+    x = model.inputs(select_features(table, model.feature_names).features)
+    features = x.shape[1]
+    return undo_augmentations(
+        {
+            UNTRAINED: (model.recipe.build_encoder(features), model.recipe.build_objective(features).energy),
+            TRAINED: (model.encoder, model.objective.energy),
+        },
+        model.recipe.build_pairing(),
+        x,
+        seed=seed,
+    )
+
+
+@torch.no_grad()
+def undo_augmentations(
+    models: dict[str, tuple[nn.Module, Energy]],
+    pairing: Pairing,
+    x: Tensor,
+    *,
+    queries: int = QUERIES,
+    candidates: int | None = CANDIDATES,
+    seed: int = 0,
+) -> dict[str, DeaugmentationResult]:
+    """How well models q(x | x̃) ∝ e^{−δ} undo fresh augmentations of rows of x, beside the exact posterior.
+
+    All models answer the same queries. Blocks keep the memory small: 60,000 candidates take some 100 MB.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    if candidates is not None and len(x) > candidates:
+        x = x[torch.randperm(len(x), generator=chance)[:candidates]]
+    source = torch.randint(len(x), (queries,), generator=chance)
+    x_aug = pairing.sample(x[source], chance)
+    scores = {name: Deaugmentation() for name in models}
+    originals = {name: _embed(encoder, energy.embed, x) for name, (encoder, energy) in models.items()}
+    exact_x = x.double()
+    for rows in torch.arange(queries).split(64):
+        truth = pairing.pairwise_log_prob(x_aug[rows].double(), exact_x).numpy()
+        for name, (encoder, energy) in models.items():
+            anchors = _embed(encoder, energy.embed_augmented, x_aug[rows])
+            logits = torch.cat([energy.logits(some, anchors) for some in originals[name].split(4096)]).mT
+            scores[name].update(logits.numpy(), truth, source[rows].numpy())
+    return {name: score.result() for name, score in scores.items()}
+
+
+def _embed(encoder: nn.Module, embed: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+    """What the energy compares, batch by batch, in evaluation mode."""
+    training = encoder.training
+    encoder.eval()
+    try:
+        return torch.cat([embed(encoder, rows) for rows in x.split(8192)])
+    finally:
+        encoder.train(training)

@@ -94,6 +94,12 @@ class Run:
         """The trained model."""
         return Model.load(self.folder)
 
+    def table(self) -> Table:
+        """The rows it was trained on, read again."""
+        source = self.source
+        label, features = source.label, self.model.feature_names
+        return load(source.data, label=label, features=features, seed=self.recipe.seed % 2**32)
+
     @property
     def finished(self) -> bool:
         """Whether training came to its end."""
@@ -106,7 +112,7 @@ class Run:
         if not path.is_file():
             return None
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return Comparison(stored["source"], stored["rows"], stored["protocols"])
+        return Comparison.from_dict(stored)
 
 
 def train(

@@ -43,7 +43,10 @@ def test_second_run_gets_a_folder_of_its_own(table):
 
 def test_json(table, scratch):
     found = document("fit", table, "--label", "kind", "--steps", 5, "--out", "r")
-    assert {"run", "report", "steps", "seconds", "collapsed", "source", "rows", "protocols"} == set(found)
+    about = {"source", "rows", "protocols", "loss", "deaugmenting"}
+    assert {"run", "report", "steps", "seconds", "collapsed", *about} == set(found)
+    assert found["loss"]["optimum"]["mean"] < found["loss"]["constant"]["mean"]
+    assert list(found["deaugmenting"]) == ["untrained encoder", "trained encoder"]
     assert (found["run"], found["steps"], found["collapsed"]) == ("r", 5, {})
     assert list(found["rows"]) == ["raw features", "PCA to 2", "untrained encoder", "trained encoder"]
     assert found["rows"] == json.loads((scratch / "r" / "metrics.json").read_text())["rows"]

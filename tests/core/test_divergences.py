@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -27,7 +28,7 @@ from probssl.objectives import (
     Spectral,
     Triplet,
 )
-from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, RatioEnergy, reference_losses
+from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, RatioEnergy, ReferenceLosses, reference_losses
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Views, rotations
 
 from .members import INPUT, generator, normal, smooth_encoder
@@ -266,9 +267,11 @@ PLANE: list[Pairing] = [
     GaussianNoise(0.5),
     GaussianNoise(covariance=torch.tensor([[0.3, 0.1], [0.1, 0.2]]), mean=torch.tensor([0.4, -0.2])),
     MaskAndNoise(0.7, 0.4),
+    MaskAndNoise(torch.tensor([0.3, 1.0], dtype=torch.float64), 0.4),
     rotations((-90, 0, 90), 0.3),
     LinearMixture(torch.eye(2).unsqueeze(0) * -1.0, 0.5),
 ]
+NAMES = ["noise", "shifted", "mask", "half a mask", "rotations", "reflection"]
 KNOWS_ITS_OPTIMUM: list[Objective] = [
     InfoNCE(Euclidean()),
     NCE(2),
@@ -282,7 +285,7 @@ KNOWS_ITS_OPTIMUM: list[Objective] = [
 ]
 
 
-@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+@pytest.mark.parametrize("pairing", PLANE, ids=NAMES)
 def test_log_probabilities_of_all_pairs(pairing: Pairing) -> None:
     x, x_aug = normal(7, 2), normal(5, 2, seed=1)
     expected = torch.stack([pairing.log_prob(row.expand_as(x), x) for row in x_aug])
@@ -296,7 +299,7 @@ def test_log_probabilities_of_all_pairs_of_images() -> None:
     torch.testing.assert_close(pairing.pairwise_log_prob(x_aug, x), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+@pytest.mark.parametrize("pairing", PLANE, ids=NAMES)
 def test_the_ratio_leaves_the_observation_itself_out(pairing: Pairing) -> None:
     x = normal(30, 2)
     x_aug = pairing.sample(x, generator(1))
@@ -315,7 +318,7 @@ def test_the_ratio_is_exact_where_the_source_is_certain() -> None:
     assert found == pytest.approx(-0.5 * 100**2 + math.log(2) - math.log(4), rel=1e-12)
 
 
-@pytest.mark.parametrize("pairing", PLANE, ids=["noise", "shifted", "mask", "rotations", "reflection"])
+@pytest.mark.parametrize("pairing", PLANE, ids=NAMES)
 def test_fisher_and_its_slices_vanish_at_the_true_energy(pairing: Pairing) -> None:
     x = normal(30, 2)
     views = pairing(x, Needs(score=True, directions=1), generator(1))
@@ -362,24 +365,44 @@ def test_references_of_a_model() -> None:
     encoder, objective = seeded(0, lambda: MLP([4, 8, 2])), InfoNCE(Euclidean())
     found = reference_losses(encoder, objective, pairing, x, batch_size=64, batches=4)
     assert found.optimum is not None
-    assert found.constant == (pytest.approx(math.log(64), rel=1e-6), pytest.approx(0, abs=1e-6))
-    assert 0 < found.optimum[0] < found.model[0]
-    assert found.gap == pytest.approx(found.model[0] - found.optimum[0])
+    assert found.constant is not None
+    assert found.gap is not None
+    assert found.constant.mean == pytest.approx(math.log(64), rel=1e-6)
+    assert found.constant.error == pytest.approx(0, abs=1e-6)
+    assert 0 < found.optimum.mean < found.model.mean
+    assert found.gap.mean == pytest.approx(found.model.mean - found.optimum.mean)
     assert found.share_learnt is not None
     assert found.share_learnt < 1
     assert reference_losses(encoder, objective, pairing, x, batch_size=64, batches=4) == found
     assert encoder.training
+    truth = reference_losses(encoder, InfoNCE(PosteriorEnergy(pairing)), pairing, x, batch_size=64, batches=4)
+    assert truth.share_learnt == pytest.approx(1, abs=1e-9)
+    nothing = reference_losses(encoder, InfoNCE(FlatEnergy()), pairing, x, batch_size=64, batches=4)
+    assert nothing.share_learnt == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [SimCLR(), Spectral(), Triplet(), SimSiam(2), InfoNCE(pair="augmented")],
-    ids=lambda o: type(o).__name__,
+    ("objective", "constant"),
+    [
+        (SimCLR(), math.log(15)),
+        (Spectral(), 80.0),
+        (Triplet(), 1.0),
+        (InfoNCE(pair="augmented"), math.log(8)),
+        (InfoNCE(anchor="original"), math.log(8)),
+        (SimSiam(2), None),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_losses_of_other_things_than_the_pair_have_no_reference(objective: Objective) -> None:
+def test_losses_of_other_things_than_the_pair_have_no_optimum(objective: Objective, constant: float | None) -> None:
     assert objective.with_energy(FlatEnergy()) is None
     x, encoder = normal(20, 3).float(), seeded(0, lambda: MLP([3, 2]))
     found = reference_losses(encoder, objective, GaussianNoise(0.5), x, batch_size=8, batches=2)
     assert found.optimum is None
     assert found.gap is None
     assert found.share_learnt is None
+    if constant is None:
+        assert found.constant is None
+    else:
+        assert found.constant is not None
+        assert found.constant.mean == pytest.approx(constant, rel=1e-6)
+    assert ReferenceLosses.from_dict(json.loads(json.dumps(found.as_dict()))) == found

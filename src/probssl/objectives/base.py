@@ -136,6 +136,10 @@ class Objective(nn.Module, abc.ABC):
         """
         return None
 
+    def without_sampling(self) -> Objective:
+        """The loss that this one estimates, where it draws at random more than pairs: what it is measured by."""
+        return self
+
     @final  # type: ignore[misc]
     def forward(self, encoder: nn.Module, views: Views) -> Terms:
         """The loss of `encoder` on a batch."""

@@ -90,3 +90,6 @@ class SlicedFisher(Objective):
 
     def with_energy(self, energy: Energy) -> Objective:
         return SlicedFisher(energy, slices=self.slices, step=self.step)
+
+    def without_sampling(self) -> Objective:
+        return Fisher(self.energy)

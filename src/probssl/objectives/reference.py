@@ -6,14 +6,17 @@ loss that no encoder can go below.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from probssl.energies import Energy
 from probssl.objectives.base import Objective
+from probssl.objectives.contrast import SimSiam
 from probssl.pairings.views import Pairing
 
 
@@ -88,24 +91,60 @@ class FlatEnergy(_OnInputs):
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A mean over batches and its standard error."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values: Tensor) -> Estimate:
+        """The estimate of independent values [n]."""
+        return cls(values.mean().item(), values.std().item() / len(values) ** 0.5 if len(values) > 1 else math.inf)
+
+
+@dataclass(frozen=True)
 class ReferenceLosses:
-    """Means over batches with their standard errors: the model's loss, the least possible, and a constant encoder's."""
+    """A model's loss beside the least that is possible on the same batches, and that of a constant encoder."""
 
-    model: tuple[float, float]
-    optimum: tuple[float, float] | None
-    constant: tuple[float, float] | None
-
-    @property
-    def gap(self) -> float | None:
-        """How far the model is above the least possible loss."""
-        return None if self.optimum is None else self.model[0] - self.optimum[0]
+    model: Estimate
+    optimum: Estimate | None
+    constant: Estimate | None
+    gap: Estimate | None  # how far the model is above the optimum
+    gain: Estimate | None  # how far it is below a constant encoder
+    bound: float | None  # below which the loss is on no data at all
+    rows: int
+    batch_size: int
 
     @property
     def share_learnt(self) -> float | None:
-        """1 at the least possible loss, 0 at that of a constant encoder, negative beyond."""
-        if self.optimum is None or self.constant is None or self.constant[0] <= self.optimum[0]:
+        """1 at the least possible loss, 0 at that of a constant encoder, negative above it."""
+        if self.gap is None or self.gain is None:
             return None
-        return (self.constant[0] - self.model[0]) / (self.constant[0] - self.optimum[0])
+        whole = self.gap.mean + self.gain.mean
+        return self.gain.mean / whole if whole > 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**dataclasses.asdict(self), "share_learnt": self.share_learnt}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ReferenceLosses:
+        """The inverse of `as_dict`."""
+        read: dict[str, Any] = {k: Estimate(**v) if isinstance(v, dict) else v for k, v in values.items()}
+        read.pop("share_learnt", None)
+        return cls(**read)
+
+
+class _Constant(nn.Module):
+    """The encoder that ignores its input."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_ones(len(x), self.dim)
 
 
 @torch.no_grad()
@@ -119,33 +158,39 @@ def reference_losses(
     batches: int = 8,
     seed: int = 0,
 ) -> ReferenceLosses:
-    """The loss of an encoder in evaluation mode beside its two references, all on the same batches drawn from x."""
+    """The loss of an encoder, in evaluation mode, beside its references on the same batches drawn from x.
+
+    The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`).
+    """
     generator = torch.Generator(device=x.device).manual_seed(seed)
+    objective = objective.without_sampling()
     truth = RatioEnergy(pairing, x) if objective.learns == "ratio" else PosteriorEnergy(pairing)
-    losses = {
-        "model": objective,
-        "optimum": objective.with_energy(truth),
-        "constant": objective.with_energy(FlatEnergy()),
-    }
-    values: dict[str, list[float]] = {name: [] for name in losses}
-    training = encoder.training
+    at_truth, flat = objective.with_energy(truth), objective.with_energy(FlatEnergy())
+    values: dict[str, list[float]] = {"model": [], "optimum": [], "constant": []}
+    size, training = min(batch_size, len(x)), encoder.training
     encoder.eval()
     try:
+        dim = objective.energy.embed(encoder, x[:1]).shape[1]
         for _ in range(batches):
-            rows = torch.randperm(len(x), generator=generator, device=x.device)[:batch_size]
+            rows = torch.randperm(len(x), generator=generator, device=x.device)[:size]
             views = pairing(x[rows], objective.needs, generator)
-            for name, loss in losses.items():
-                if loss is not None:
-                    values[name].append(loss(encoder, views).total.item())
+            values["model"].append(objective(encoder, views).total.item())
+            if at_truth is not None and flat is not None:
+                values["optimum"].append(at_truth(encoder, views).total.item())
+                values["constant"].append(flat(encoder, views).total.item())
+            elif not isinstance(objective, SimSiam):  # for which a constant encoder is as good as any
+                values["constant"].append(objective(_Constant(dim), views).total.item())
     finally:
         encoder.train(training)
-
-    def summary(name: str) -> tuple[float, float] | None:
-        if not values[name]:
-            return None
-        each = torch.tensor(values[name], dtype=torch.float64)
-        return each.mean().item(), each.std().item() / len(each) ** 0.5
-
-    model = summary("model")
-    assert model is not None
-    return ReferenceLosses(model, summary("optimum"), summary("constant"))
+    each = {name: torch.tensor(found, dtype=torch.float64) for name, found in values.items() if found}
+    optimum, constant = each.get("optimum"), each.get("constant")
+    return ReferenceLosses(
+        model=Estimate.of(each["model"]),
+        optimum=None if optimum is None else Estimate.of(optimum),
+        constant=None if constant is None else Estimate.of(constant),
+        gap=None if optimum is None else Estimate.of(each["model"] - optimum),
+        gain=None if constant is None else Estimate.of(constant - each["model"]),
+        bound=objective.optimum(size, dim),
+        rows=len(x),
+        batch_size=size,
+    )

@@ -103,6 +103,54 @@ def show_comparison(comparison: Comparison) -> None:
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
     console.print(table)
     console.print("↑ higher is better, ↓ lower; ± standard deviation over splits", style="dim", highlight=False)
+    if comparison.deaugmenting:
+        show_deaugmenting(comparison)
+
+
+def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
+    """How well each model undoes augmentations, a row a score, with the exact posterior in the last column."""
+    results = list(comparison.deaugmenting.values())
+    exact = results[-1]
+
+    def error(value: float, spread: float) -> str:
+        return f"{value:.3f}" if not spread < float("inf") else f"{value:.3f}±{spread:.3f}"
+
+    return [
+        ["↓ −log q(source | x̃), nats", *[error(r.nll, r.nll_se) for r in results], f"{exact.exact_nll:.3f}"],
+        ["↓ KL(exact ‖ model), nats", *[error(r.kl_exact_model, r.kl_exact_model_se) for r in results], "0"],
+        ["↓ KL(model ‖ exact), nats", *[error(r.kl_model_exact, r.kl_model_exact_se) for r in results], "0"],
+        ["↑ source found first", *[f"{r.top1:.3f}" for r in results], f"{exact.exact_top1:.3f}"],
+        ["↑ source among the first 5", *[f"{r.top5:.3f}" for r in results], f"{exact.exact_top5:.3f}"],
+        ["↓ calibration error", *[f"{r.ece:.3f}" for r in results], f"{exact.exact_ece:.3f}"],
+        [
+            "  effective candidates",
+            *[f"{r.effective_candidates:,.1f}" for r in results],
+            f"{exact.exact_effective_candidates:,.1f}",
+        ],
+    ]
+
+
+def show_deaugmenting(comparison: Comparison) -> None:
+    """How well the model finds the row that an augmentation was made from."""
+    first = next(iter(comparison.deaugmenting.values()))
+    table = Table(
+        title=f"\nUndoing {first.queries:,} augmentations among {first.candidates:,} rows",
+        title_style="bold",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    table.add_column("", min_width=28)
+    for name in (*comparison.deaugmenting, "exact posterior"):
+        head, _, tail = name.partition(" ")
+        table.add_column(f"{head}\n{tail}", justify="right")
+    for row in deaugmenting_rows(comparison):
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print("± standard error over augmentations", style="dim", highlight=False)
 
 
 def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
@@ -129,11 +177,13 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         console.print(f"[bold]{escape(finding.kind)}[/]  {escape(finding.message)}", soft_wrap=True)
         for remedy in finding.remedies:
             console.print(f"  try: {escape(remedy)}", soft_wrap=True)
+    for note in diagnosis.notes:
+        console.print(escape(note))
     if diagnosis.facts:
         facts = " · ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in diagnosis.facts.items())
         console.print(f"last look  {facts}", style="dim", soft_wrap=True)
     for kind, reason in diagnosis.risks.items():
-        console.print(f"not ruled out by this loss  {kind} collapse: {escape(reason)}", style="dim", soft_wrap=True)
+        console.print(f"left open by this loss  {kind} collapse: {escape(reason)}", style="dim", soft_wrap=True)
 
 
 def show_data(sets: Sequence[DataSet], directory: Path) -> None:

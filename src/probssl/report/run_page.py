@@ -11,10 +11,11 @@ import numpy as np
 import probssl
 from probssl.doctor import examine
 from probssl.errors import InputError
+from probssl.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
 from probssl.report import figures, interactive
 from probssl.report import page as html
-from probssl.report.console import ARROWS, format_value
+from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
 from probssl.training.files import write_text
 from probssl.training.log import term_names
@@ -41,8 +42,12 @@ def render(run: Run) -> str:
     sections = []
     if not diagnosis.healthy:
         sections.append(_findings(diagnosis))
+    if diagnosis.notes:
+        sections.append(html.section("How far from the best possible", _sentences(diagnosis.notes)))
     if run.comparison is not None:
         sections.append(_metrics(run))
+        if run.comparison.deaugmenting:
+            sections.append(_deaugmenting(run.comparison))
     stored = run.folder / "projection.npz"
     if stored.is_file():
         try:
@@ -81,6 +86,20 @@ def _findings(diagnosis: Any) -> str:
         for finding in diagnosis.findings
     )
     return html.section("What is wrong, and what to try", items)
+
+
+def _sentences(lines: tuple[str, ...]) -> str:
+    return "".join(f"<p>{html.escape(line[0].upper() + line[1:])}.</p>" for line in lines)
+
+
+def _deaugmenting(comparison: Comparison) -> str:
+    first = next(iter(comparison.deaugmenting.values()))
+    return html.section(
+        "How well it undoes augmentations",
+        html.table(["", *comparison.deaugmenting, "exact posterior"], deaugmenting_rows(comparison), strong_column=2),
+        f"{first.queries:,} fresh augmentations, each looked for among {first.candidates:,} rows. The exact posterior "
+        "knows how augmentations are made; no model does better on average.",
+    )
 
 
 def _metrics(run: Run) -> str:
