@@ -36,6 +36,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/step_cost.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sliced_fisher.py
 
 clean:
 	rm -rf $(VENV) demo build dist

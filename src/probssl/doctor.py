@@ -50,6 +50,9 @@ NOTHING_TO_LEARN = 0.01
 LINEAR_FEATURES = 128
 """Most features for which the best linear encoder is computed, in seconds."""
 
+LINEAR_PAIRS = 50_000
+"""Fewest augmentations from which it is computed."""
+
 TOO_EASY = 0.02
 """Share of the loss of a constant encoder below which the best possible loss leaves the task trivial."""
 
@@ -214,6 +217,7 @@ def _best_linear(run: Run) -> list[str]:
         x = run.model.inputs(run.table().features).double()
     except (ProbsslError, OSError):
         return []
+    x = x.repeat(-(-LINEAR_PAIRS // len(x)), 1)  # as many augmentations as it takes not to fit their noise
     views = recipe.build_pairing()(x, Needs(score=True), torch.Generator().manual_seed(recipe.seed))
     assert views.score is not None
     moments = linear.Moments.of_samples(x.numpy(), views.augmented[0].numpy(), views.score[0].numpy())

@@ -163,10 +163,11 @@ def test_docstrings_give_a_formula(cls: type) -> None:
 
 
 def concrete(base: type) -> set[type]:
-    """All concrete classes of a family that the library defines, exported or not, but for the references of losses."""
+    """All concrete classes of a family that the library defines, but for references of losses and parts of studies."""
     found = set()
     for cls in base.__subclasses__():
-        if cls.__module__.startswith("probssl.") and cls.__module__ != "probssl.objectives.reference":
+        ours = cls.__module__.startswith("probssl.")
+        if ours and not cls.__module__.startswith(("probssl.objectives.reference", "probssl.studies.")):
             found |= concrete(cls)
             if not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
                 found.add(cls)

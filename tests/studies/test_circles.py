@@ -36,7 +36,7 @@ def test_document(smoke):
     folder, result = smoke
     document = json.loads((folder / "result.json").read_text())
     assert document == json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert set(document) == {"experiment", "budget", "seconds", "rows", "page"}
+    assert set(document) == {"experiment", "budget", "seconds", "reference", "rows", "page"}
     assert (document["experiment"], document["budget"]) == ("siamese/circles", "smoke")
     for row in document["rows"]:
         assert list(row) == ["setting", "metric", "value", "spread", "published", "verdict"]

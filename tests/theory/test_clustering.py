@@ -159,6 +159,16 @@ def test_the_collapsed_prediction_is_uniform_only_when_the_prior_weighs_more():
         assert s[1:] == pytest.approx(np.full(c - 1, s[1]))
 
 
+@pytest.mark.parametrize("weights", [(1e3, 1.0), (1e14, 1.0), (1e100, 1e-100), (1e100, 1e100), (1e-100, 1e-100)])
+def test_collapsed_minimum_keeps_its_digits_under_extreme_weights(weights):
+    best = collapsed_minimum(10, *weights)
+    other = float(best.prediction[1])
+    log_first, log_other = math.log1p(-9 * other), math.log(other)
+    entropy = -math.exp(log_first) * log_first - 9 * other * log_other
+    by_hand = weights[0] * entropy - weights[1] * (log_first + 9 * log_other) / 10
+    assert best.value == pytest.approx(by_hand, rel=1e-12)
+
+
 def test_each_term_alone_admits_collapse():
     assert collapsed_minimum(5, 1.0, 0.0).value == 0.0 == clustering_minimum(5, 1.0, 0.0)
     assert collapsed_minimum(5, 1.0, 0.0).prediction.tolist() == [1, 0, 0, 0, 0]
@@ -318,25 +328,30 @@ GOOD = np.full((3, 2), 0.5)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: open_failure_modes([]), "at least one term"),
+        (lambda: open_failure_modes([]), "at least one of generative, invariance, prior"),
         (lambda: open_failure_modes(["invariance", "contrast"]), "not 'contrast'"),
-        (lambda: invariance_term(GOOD, GOOD[:2]), "agree in shape"),
-        (lambda: invariance_term(GOOD[0], GOOD[0]), r"\[n, c\]"),
-        (lambda: invariance_term(GOOD * 1.1, GOOD), "predictions must not be negative and must sum to 1"),
-        (lambda: invariance_term(GOOD, [[1.5, -0.5]] * 3), "augmented predictions"),
-        (lambda: prior_term(np.full((2, 2), math.nan)), "sum to 1"),
+        (lambda: invariance_term(GOOD, GOOD[:2]), r"augmented predictions must have the shape \(3, 2\)"),
+        (lambda: invariance_term(GOOD[0], GOOD[0]), "two dimensions"),
+        (lambda: invariance_term(GOOD * 1.1, GOOD), "predictions must sum to 1 over clusters: 1.1 at 0"),
+        (
+            lambda: invariance_term(GOOD, [[1.5, -0.5]] * 3),
+            "augmented predictions must not be negative: -0.5 at 0, 1",
+        ),
+        (lambda: prior_term(np.full((2, 2), math.nan)), "predictions must be finite: nan at 0, 0"),
         (lambda: prior_term([["a", "b"]]), "array of numbers"),
-        (lambda: prior_term(np.ones((4, 1))), "at least 2 clusters"),
-        (lambda: prior_term(GOOD, [0.2, 0.3, 0.5]), "3 clusters"),
+        (lambda: prior_term(np.ones((4, 1))), "at least two clusters"),
+        (lambda: prior_term(GOOD, [0.2, 0.3, 0.5]), "prior must have the 2 clusters of the predictions, not 3"),
         (lambda: prior_minimum(1), "clusters"),
         (lambda: prior_minimum([0.5, 0.6]), "prior"),
         (lambda: clustering_minimum(3, -1.0, 1.0), "invariance weight"),
         (lambda: clustering_minimum(3, 1.0, math.inf), "prior weight"),
         (lambda: collapsed_minimum(3, 0.0, 0.0), "above zero"),
+        (lambda: collapsed_minimum(3, 1e308, 1.0), r"invariance weight must be 0 or lie between .* not 1e\+308"),
+        (lambda: collapsed_minimum(3, 1.0, 1e-310), "prior weight must be 0 or lie between 1e-100"),
         (lambda: collapsed_minimum(2.5), "clusters"),
         (lambda: collapsed_minimum(True), "clusters"),
         (lambda: proto_cpc(GOOD, np.zeros((2, 2))), "student"),
-        (lambda: diagnose_clustering(GOOD[:1], GOOD[:1]), "at least 2 inputs"),
+        (lambda: diagnose_clustering(GOOD[:1], GOOD[:1]), "at least 2 rows"),
         (lambda: diagnose_clustering(GOOD, GOOD, [1.0]), "prior"),
     ],
 )

@@ -28,8 +28,8 @@ from probssl.theory.linear import (
     shifted_noise_gram,
 )
 
-DATA = np.array([[1.0, 0.3, -0.2], [0.3, 0.6, 0.1], [-0.2, 0.1, 1.5]])
-NOISE = np.array([[0.30, 0.12, 0.0], [0.12, 0.20, 0.05], [0.0, 0.05, 0.40]])
+from .small_worlds import DATA, NOISE
+
 SHIFT = np.array([0.4, -0.3, 0.2])
 SHEAR = np.array([[1.0, 0.8], [-0.6, 0.5]])
 
@@ -159,7 +159,7 @@ def test_clipping_eigenvalues_is_not_the_projection() -> None:
     assert fisher_loss(clipped, moments) == pytest.approx(-4.39400, abs=1e-5)
 
 
-@pytest.mark.parametrize("size", [2, 5, 12])
+@pytest.mark.parametrize("size", [2, 5, 12, 60])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_meets_its_kkt_conditions(size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -372,17 +372,28 @@ def test_theorem_2_4_needs_no_gaussian_data_but_theorem_2_5_does() -> None:
     [
         (lambda: Moments.of_gaussian_noise([[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
         (lambda: Moments.of_gaussian_noise([[1.0, 0.5], [0.2, 1.0]]), "symmetric"),
-        (lambda: Moments.of_gaussian_noise(np.eye(2), [1.0]), "2 finite numbers"),
-        (lambda: Moments.of_mask_and_noise(1.5, 0.1, np.eye(2)), "rate in"),
-        (lambda: Moments(np.eye(2), np.eye(3), 0.0), "agree in size"),
-        (lambda: Moments(np.eye(2), np.eye(2), -1.0), "not negative"),
-        (lambda: Moments.of_samples(np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((4, 3))), "alike"),
+        (lambda: Moments.of_gaussian_noise(np.eye(2), [1.0]), r"shift must have the shape \(2,\), not \(1,\)"),
+        (
+            lambda: Moments.of_mask_and_noise(1.5, 0.1, np.eye(2)),
+            "preservation must be a number of at most one, not 1.5",
+        ),
+        (lambda: Moments(np.eye(2), np.eye(3), 0.0), r"slope must have the shape \(2, 2\), not \(3, 3\)"),
+        (lambda: Moments(np.eye(2), np.eye(2), -1.0), "zero or more, not -1.0"),
+        (lambda: Moments.of_samples(np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((4, 3))), r"one shape \[n, d\]"),
         (lambda: Moments.of_gaussian_noise(np.zeros((2, 3))), "square"),
         (lambda: Moments.of_gaussian_noise(np.full((2, 2), np.nan)), "finite"),
-        (lambda: GaussianPair(np.eye(2), np.eye(3)), "agree in size"),
+        (lambda: GaussianPair(np.eye(2), np.eye(3)), r"covariance of the data must have the shape \(3, 3\)"),
+        (lambda: Moments.of_linear_map(np.eye(3), np.eye(2), np.eye(2)), "the linear map must have the shape"),
+        (lambda: Moments.of_linear_map(np.eye(2), -np.eye(2), np.eye(2)), "negative eigenvalues: the smallest is -1"),
+        (lambda: Moments.of_mask_and_noise(0.5, 0.0, np.eye(2)), "noise must be a finite number above zero, not 0.0"),
+        (lambda: fisher_loss(np.eye(3), Moments.of_gaussian_noise(np.eye(2))), "Gram matrix must have the shape"),
+        (lambda: kl_minimum(GaussianPair(np.eye(2), np.eye(2)), 2.5), "rank must be a whole number"),
         (lambda: kl_loss(-5 * np.eye(2), GaussianPair(np.eye(2), np.eye(2))), "positive definite"),
-        (lambda: kl_gram(GaussianPair(np.eye(2), np.eye(2)), 0), "at least one output"),
-        (lambda: fisher_gram(Moments.of_gaussian_noise(np.eye(2)), 0), "at least one output"),
+        (lambda: kl_gram(GaussianPair(np.eye(2), np.eye(2)), 0), "rank must be a whole number of at least 1, not 0"),
+        (
+            lambda: fisher_gram(Moments.of_gaussian_noise(np.eye(2)), 0),
+            "rank must be a whole number of at least 1, not 0",
+        ),
     ],
 )
 def test_broken_assumptions_are_refused(make: object, sentence: str) -> None:

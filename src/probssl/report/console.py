@@ -223,7 +223,7 @@ def show_study(result: StudyResult) -> None:
     )
     for column in ("setting", "metric"):
         table.add_column(column)
-    for column in ("value", "spread", "published"):
+    for column in ("value", "spread", result.reference):
         table.add_column(column, justify="right")
     table.add_column("verdict")
     for row in result.rows:

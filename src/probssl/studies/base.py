@@ -32,6 +32,7 @@ class Study:
     claim: str
     laptop: str  # how long the default budget takes on two cores
     module: str
+    reference: str = "published"  # what its numbers stand beside: published ones, or predicted by theory
 
     def as_dict(self) -> dict[str, str]:
         """Plain values for JSON."""
@@ -40,7 +41,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Row:
-    """One number of a study: mean over repetitions, their standard deviation, and the published value."""
+    """One number of a study: mean over repetitions, their standard deviation, and the published or predicted value."""
 
     setting: str
     metric: str
@@ -65,6 +66,7 @@ class StudyResult:
     seconds: float
     rows: list[Row]
     page: Path
+    reference: str = "published"
 
     def as_dict(self) -> dict[str, Any]:
         """The document that `reproduce --json` prints."""
@@ -72,6 +74,7 @@ class StudyResult:
             "experiment": self.experiment,
             "budget": self.budget,
             "seconds": round(self.seconds, 2),
+            "reference": self.reference,
             "rows": [row.as_dict() for row in self.rows],
             "page": str(self.page),
         }
@@ -91,6 +94,21 @@ CATALOGUE = (
         "KL, SNL, NCE and Fisher all separate two circles",
         "1 to 2 min",
         "probssl.studies.circles",
+    ),
+    Study(
+        "siamese/linear-theory",
+        "Siamese-EBM, §2.3 and B; CL-ICA, Prop. 1",
+        "trained linear encoders are what the theorems, corrected, say",
+        "3 to 4 min",
+        "probssl.studies.linear_theory",
+        "predicted",
+    ),
+    Study(
+        "siamese/deaugmenting",
+        "Siamese-EBM, A.3",
+        "a metric for undoing augmentations, and whether it predicts the probe",
+        "15 min",
+        "probssl.studies.deaugmenting",
     ),
 )
 
@@ -115,7 +133,7 @@ def run(name: str, budget: str, out: Path, *, quiet: bool = False) -> StudyResul
     module: StudyModule = importlib.import_module(study.module)
     started = time.perf_counter()
     rows, page = module.run(budget, out, quiet=quiet)
-    result = StudyResult(name, budget, time.perf_counter() - started, rows, page)
+    result = StudyResult(name, budget, time.perf_counter() - started, rows, page, study.reference)
     write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
     return result
 

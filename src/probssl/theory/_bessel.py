@@ -18,9 +18,8 @@ from math import lgamma, sqrt
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from probssl.theory._inputs import Array
 
 _SWITCH = 40.0  # where the series hands over, in units of √(d/2)
 _TERMS = 14

@@ -13,15 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from probssl.errors import InputError
-
-Array = NDArray[np.float64]
+from probssl.theory._inputs import Array, finite_array, not_negative, probabilities, whole
 
 FAILURE_MODES: dict[str, str] = {
     "representation": "representation collapse: every input gets the same representation",
@@ -65,6 +63,8 @@ CLUSTER_TAKES_ALL = 0.99
 INCONSISTENT_ABOVE = 0.5
 """Labels are inconsistent if augmentations move predictions by more than this share of what another input would."""
 
+_WEIGHTS = (1e-100, 1e100)  # the least and the most a term may weigh, so that nothing overflows
+
 
 def open_failure_modes(terms: Iterable[str]) -> dict[str, str]:
     """The failures that a loss made of these terms, all with weights above zero, does not rule out, with the reasons.
@@ -74,10 +74,10 @@ def open_failure_modes(terms: Iterable[str]) -> dict[str, str]:
     """
     names = list(dict.fromkeys([terms] if isinstance(terms, str) else terms))
     if not names:
-        raise InputError("name at least one term: generative, invariance or prior.")
+        raise InputError(f"terms must name at least one of {', '.join(ADMITS)}.")
     for name in names:
         if name not in ADMITS:
-            raise InputError(f"the terms are {', '.join(ADMITS)}, not {name!r}.")
+            raise InputError(f"terms must be among {', '.join(ADMITS)}, not {name!r}.")
     excluded = {mode for together, modes in EXCLUDED_TOGETHER.items() if together <= set(names) for mode in modes}
     return {
         mode: "; ".join(f"{name}: {ADMITS[name][mode]}" for name in names)
@@ -104,15 +104,15 @@ def prior_term(predictions: ArrayLike, prior: ArrayLike | None = None) -> float:
 
     The prior is uniform unless given, [c]. ∞ if a cluster of positive prior is empty, as in cluster collapse.
     """
-    p = _probabilities(predictions, "predictions", 2)
+    p = probabilities(predictions, "predictions", 2)
     return _cross_entropy(_prior(prior, p.shape[1]), p.mean(axis=0))
 
 
 def prior_minimum(prior: ArrayLike | int) -> float:
     """The entropy of the prior [c]; for a number c, of the uniform prior over c clusters: ln c."""
     if isinstance(prior, int | np.integer) and not isinstance(prior, bool):
-        return math.log(_clusters(prior))
-    weights = _probabilities(prior, "prior", 1)
+        return math.log(whole(prior, "clusters", 2))
+    weights = probabilities(prior, "prior", 1)
     return _cross_entropy(weights, weights)
 
 
@@ -122,8 +122,8 @@ def clustering_minimum(prior: ArrayLike | int, invariance_weight: float = 1.0, p
     GEDI Proposition 1, Eq. 4, averaged and as a minimum. Assumes a model rich enough, and for a uniform prior as many
     inputs in each cluster.
     """
-    _weights(invariance_weight, prior_weight)
-    return invariance_weight * INVARIANCE_MINIMUM + prior_weight * prior_minimum(prior)
+    w_i, w_p = _weights(invariance_weight, prior_weight)
+    return w_i * INVARIANCE_MINIMUM + w_p * prior_minimum(prior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,24 +140,24 @@ def collapsed_minimum(clusters: int, invariance_weight: float = 1.0, prior_weigh
     Above `clustering_minimum` whenever both weights are positive, so the sum of the two terms does not admit the
     collapse. At a minimum at most one entry exceeds the others, which are equal: s ∝ (e^t, 1, …, 1) with t = 0
     (uniform) or the largest root of w_p (e^t + c − 2 − (c − 1)e^{−t}) = c w_i t. The minimiser is not uniform if
-    w_i > w_p, nor if w_i = w_p and c ≥ 3, so a constant encoder need not predict
-    uniformly; GEDI appendix K assumes that it does.
+    w_i > w_p, nor if w_i = w_p and c ≥ 3, so a constant encoder need not predict uniformly; GEDI appendix K assumes
+    that it does.
     """
-    c = _clusters(clusters)
-    _weights(invariance_weight, prior_weight)
-    if prior_weight == 0:
+    c = whole(clusters, "clusters", 2)
+    w_i, w_p = _weights(invariance_weight, prior_weight)
+    if w_p == 0:
         return CollapsedMinimum(0.0, np.eye(c)[0])
 
     def loss(t: float) -> float:
-        log_sum = float(np.logaddexp(t, math.log(c - 1)))
-        share = math.exp(t - log_sum)
-        return invariance_weight * (log_sum - share * t) + prior_weight * (log_sum - t / c)
+        rest = (c - 1) * math.exp(-t)  # all other entries, where the largest is 1
+        log_sum = math.log1p(rest)
+        return w_i * (log_sum + t * rest / (1 + rest)) + w_p * (log_sum + t * (1 - 1 / c))
 
     def slope(t: float) -> float:  # of the loss, over a positive factor
-        return prior_weight * (math.expm1(t) - (c - 1) * math.expm1(-t)) - c * invariance_weight * t
+        return w_p * (math.expm1(t) - (c - 1) * math.expm1(-t)) - c * w_i * t
 
     best = 0.0
-    half, root = c * invariance_weight / prior_weight / 2, math.sqrt(c - 1)
+    half, root = c * w_i / w_p / 2, math.sqrt(c - 1)
     if half > root:  # the slope has a least value, at this t
         least = math.log(half + math.sqrt(half - root) * math.sqrt(half + root))
         if least > 0 and slope(least) < 0:
@@ -174,10 +174,10 @@ def proto_cpc(teacher: ArrayLike, student_logits: ArrayLike) -> float:
 
     `teacher` p and `student_logits` z, divided by their temperature, are [n, c] (GEDI appendix H, by Jensen).
     """
-    p = _probabilities(teacher, "the teacher's predictions", 2)
-    z = np.asarray(student_logits, dtype=np.float64)
-    if z.shape != p.shape or not np.isfinite(z).all():
-        raise InputError(f"the student's logits must be finite and of shape {p.shape}, not {z.shape}.")
+    p = probabilities(teacher, "the teacher's predictions", 2)
+    z = finite_array(student_logits, "the student's logits", 2)
+    if z.shape != p.shape:
+        raise InputError(f"the student's logits must have the shape {p.shape} of the teacher's, not {z.shape}.")
     return float(np.mean(np.sum(p * z, axis=1) - special.logsumexp(z, b=p.mean(axis=0), axis=1)))
 
 
@@ -219,7 +219,7 @@ def diagnose_clustering(
     p, q = _two(predictions, augmented_predictions)
     n, c = p.shape
     if n < 2:
-        raise InputError(f"a diagnosis needs at least 2 inputs, not {n}.")
+        raise InputError(f"predictions must have at least 2 rows for a diagnosis, not {n}.")
     mean = p.mean(axis=0)
     spread = float(np.abs(p - mean).sum(axis=1).mean() / 2)
     moved = np.abs(p - q).sum() / 2
@@ -249,7 +249,7 @@ def diagnose_clustering(
     )
 
 
-# --- Checks and small steps -------------------------------------------------------------------------------------------
+# --- Small steps ------------------------------------------------------------------------------------------------------
 
 
 def _cross_entropy(p: Array, q: Array) -> float:
@@ -268,43 +268,26 @@ def _all_distances(p: Array, q: Array) -> float:
     return total
 
 
-def _probabilities(values: ArrayLike, name: str, dimensions: int) -> Array:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}.") from None
-    if array.ndim != dimensions or array.size == 0 or array.shape[-1] < 2:
-        shape = "[n, c]" if dimensions == 2 else "[c]"
-        raise InputError(f"{name} must be probabilities {shape} of at least 2 clusters, not of shape {array.shape}.")
-    if not (array >= 0).all() or not np.allclose(array.sum(axis=-1), 1.0, rtol=0, atol=1e-4):
-        raise InputError(f"{name} must not be negative and must sum to 1 over clusters.")
-    return array
-
-
 def _two(predictions: ArrayLike, augmented_predictions: ArrayLike) -> tuple[Array, Array]:
-    p = _probabilities(predictions, "predictions", 2)
-    q = _probabilities(augmented_predictions, "augmented predictions", 2)
+    p = probabilities(predictions, "predictions", 2)
+    q = probabilities(augmented_predictions, "augmented predictions", 2)
     if p.shape != q.shape:
-        raise InputError(f"predictions {p.shape} and augmented predictions {q.shape} must agree in shape.")
+        raise InputError(f"augmented predictions must have the shape {p.shape} of the predictions, not {q.shape}.")
     return p, q
 
 
 def _prior(prior: ArrayLike | None, clusters: int) -> Array:
-    weights = np.full(clusters, 1 / clusters) if prior is None else _probabilities(prior, "prior", 1)
+    weights = np.full(clusters, 1 / clusters) if prior is None else probabilities(prior, "prior", 1)
     if len(weights) != clusters:
-        raise InputError(f"the prior has {len(weights)} clusters and the predictions have {clusters}.")
+        raise InputError(f"prior must have the {clusters} clusters of the predictions, not {len(weights)}.")
     return weights
 
 
-def _clusters(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 2:
-        raise InputError(f"clusters must be a whole number of at least 2, not {value!r}.")
-    return int(value)
-
-
-def _weights(invariance: float, prior: float) -> None:
-    for name, value in (("invariance", invariance), ("prior", prior)):
-        if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:
-            raise InputError(f"the {name} weight must be finite and not negative, not {value!r}.")
+def _weights(invariance: float, prior: float) -> tuple[float, float]:
+    low, high = _WEIGHTS
+    for name, value in (("invariance weight", invariance), ("prior weight", prior)):
+        if not_negative(value, name) != 0 and not low <= value <= high:
+            raise InputError(f"{name} must be 0 or lie between {low:g} and {high:g}, not {value!r}.")
     if invariance == 0 and prior == 0:
-        raise InputError("one of the two weights must be above zero.")
+        raise InputError("invariance weight or prior weight must be above zero, and both are 0.")
+    return float(invariance), float(prior)

@@ -8,20 +8,18 @@ J related observations have latents z_j ~ N(ψ, σ²I) around a mean ψ of their
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from probssl.errors import InputError
-
-Array = NDArray[np.float64]
+from probssl.theory._inputs import Array, finite_array, not_negative, positive, unit_length, whole
 
 
 def pinch(z: ArrayLike) -> Array:
     """Σ_j ‖z_j − z̄‖², the spread of related latents around their mean (SimVAE Eq. 6). 0 for J = 1."""
     z = _latents(z)
-    return _square(z - z.mean(axis=-2, keepdims=True))
+    return np.square(z - z.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
 
 
 def pinch_pairwise(z: ArrayLike) -> Array:
@@ -37,7 +35,7 @@ def log_prior_uniform(z: ArrayLike, variance: float) -> Array:
     The prior of SimVAE Eq. 6 with its constants, which the paper drops: a density per unit volume of the flat prior on
     ψ. The exponent of 2πσ² is J − 1, not J.
     """
-    z, sigma = _latents(z), _variance(variance, "variance")
+    z, sigma = _latents(z), positive(variance, "variance")
     related, size = z.shape[-2:]
     return -pinch(z) / (2 * sigma) - size / 2 * ((related - 1) * math.log(2 * math.pi * sigma) + math.log(related))
 
@@ -49,7 +47,7 @@ def log_prior_gaussian(z: ArrayLike, variance: float, prior_variance: float) -> 
     exponentials of its line (*) multiplied, not added. As γ → 0 independent N(0, σ²); as γ → ∞, adding
     `flat_prior_log_volume` gives `log_prior_uniform`, with an error of order a/J + ‖z̄‖²/γ².
     """
-    z, sigma, gamma = _latents(z), _variance(variance, "variance"), _variance(prior_variance, "prior variance")
+    z, sigma, gamma = _latents(z), positive(variance, "variance"), positive(prior_variance, "prior variance")
     related, size = z.shape[-2:]
     of_mean = sigma + related * gamma
     log_det = related * math.log(2 * math.pi) + (related - 1) * math.log(sigma) + math.log(of_mean)
@@ -59,7 +57,7 @@ def log_prior_gaussian(z: ArrayLike, variance: float, prior_variance: float) -> 
 
 def flat_prior_log_volume(dimensions: int, prior_variance: float) -> float:
     """(L/2) log(2πγ²): −log of the peak of N(0, γ²I), which turns a density under it into one per unit of volume."""
-    return _whole(dimensions, "dimensions") / 2 * math.log(2 * math.pi * _variance(prior_variance, "prior variance"))
+    return whole(dimensions, "dimensions", 1) / 2 * math.log(2 * math.pi * positive(prior_variance, "prior variance"))
 
 
 def log_prior_unit_norm(z: ArrayLike, variance: float, prior_variance: float = math.inf) -> Array:
@@ -68,12 +66,9 @@ def log_prior_unit_norm(z: ArrayLike, variance: float, prior_variance: float = m
     SimVAE A.4's last line, corrected: it prints a minus, which would reward opposite vectors. The default is the flat
     prior, a = 0. Refuses latents that are not of unit length.
     """
-    z, sigma = _latents(z), _variance(variance, "variance")
-    length = np.sqrt(np.square(z).sum(axis=-1))
-    if not np.allclose(length, 1.0, rtol=0, atol=1e-5):
-        raise InputError(f"latents must have length 1, but one has {float(length.flat[np.argmax(abs(length - 1))]):g}.")
+    z, sigma = unit_length(_latents(z), "latents"), positive(variance, "variance")
     related = z.shape[-2]
-    cosines = np.square(z.sum(axis=-2)).sum(axis=-1) - np.square(z).sum(axis=(-2, -1))
+    cosines = np.square(z.sum(axis=-2)).sum(axis=-1) - related
     return cosines / (2 * sigma * (_ratio(sigma, prior_variance) + related))
 
 
@@ -83,8 +78,10 @@ def expected_pinch(means: ArrayLike, variances: ArrayLike) -> Array:
     `means` and `variances` (the diagonals of Σ_j) are [..., J, L]; Gaussian or not, only the moments matter.
     """
     mu, v = _latents(means, "means"), _latents(variances, "variances")
-    if mu.shape != v.shape or (v < 0).any():
-        raise InputError(f"variances must not be negative and of shape {mu.shape}, like the means, not {v.shape}.")
+    if mu.shape != v.shape:
+        raise InputError(f"variances must have the shape {mu.shape} of the means, not {v.shape}.")
+    if (v < 0).any():
+        raise InputError(f"variances must not be negative: {v.min():g}.")
     return pinch(mu) + (1 - 1 / mu.shape[-2]) * v.sum(axis=(-2, -1))
 
 
@@ -96,46 +93,24 @@ def optimal_posterior_variance(
     `decoder_precision` is ‖w‖²/σ_x² for a linear decoder whose column for this latent is w and whose observation noise
     has variance σ_x²; without reconstruction it is 0 and, under the flat prior (the default, a = 0), v* = σ²J/(J − 1).
     """
-    sigma, count = _variance(variance, "variance"), _whole(related, "related")
-    if not isinstance(decoder_precision, int | float | np.number) or not 0 <= decoder_precision < math.inf:
-        raise InputError(f"the decoder precision must be finite and not negative, not {decoder_precision!r}.")
-    precision = (1 - 1 / (_ratio(sigma, prior_variance) + count)) / sigma + decoder_precision
+    sigma, count = positive(variance, "variance"), whole(related, "related", 1)
+    decoder = not_negative(decoder_precision, "decoder precision")
+    precision = (1 - 1 / (_ratio(sigma, prior_variance) + count)) / sigma + decoder
     if precision == 0:
-        raise InputError("one latent alone, without decoder or prior, has no finite optimal variance.")
+        raise InputError("related must be at least 2 without decoder and prior, or no finite variance is optimal.")
     return float(1 / precision)
 
 
-# --- Checks and small steps -------------------------------------------------------------------------------------------
-
-
-def _square(z: Array) -> Array:
-    return np.square(z).sum(axis=(-2, -1))
+# --- Small steps ------------------------------------------------------------------------------------------------------
 
 
 def _ratio(variance: float, prior_variance: float) -> float:
     """a = σ²/γ², 0 for a flat prior."""
-    return 0.0 if prior_variance == math.inf else variance / _variance(prior_variance, "prior variance")
+    return 0.0 if prior_variance == math.inf else variance / positive(prior_variance, "prior variance")
 
 
 def _latents(z: ArrayLike, name: str = "latents") -> Array:
-    try:
-        array = np.asarray(z, dtype=np.float64)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}.") from None
-    if array.ndim < 2 or array.size == 0:
-        raise InputError(f"{name} must be [..., related, dimensions] and not empty, not of shape {array.shape}.")
-    if not np.isfinite(array).all():
-        raise InputError(f"{name} must be finite.")
+    array = finite_array(z, name)
+    if array.ndim < 2:
+        raise InputError(f"{name} must have the shape [..., related, dimensions], not {array.shape}.")
     return array
-
-
-def _variance(value: Any, name: str) -> float:
-    if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value <= 0:
-        raise InputError(f"the {name} must be a finite number above zero, not {value!r}.")
-    return float(value)
-
-
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    return int(value)

@@ -17,8 +17,7 @@ from scipy.optimize import brentq
 
 from probssl.errors import InputError
 from probssl.theory import _bessel
-from probssl.theory._bessel import Array
-from probssl.theory._sphere_inputs import finite_array, not_negative, positive, whole
+from probssl.theory._inputs import Array, finite_array, inverse_temperature, not_negative, positive, whole
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def concentration_from_mean(dim: int, mean: float) -> float:
     """
     _dimension(dim)
     if not_negative(mean, "mean") >= 1:
-        raise InputError(f"mean must lie in [0, 1), because only infinite concentration reaches 1, and is {mean!r}.")
+        raise InputError(f"mean must lie in [0, 1), not {mean!r}: only infinite concentration reaches 1.")
     if mean == 0:
         return 0.0
     spread = (1 - mean) * (1 + mean)
@@ -110,7 +109,7 @@ def cosine_log_normaliser(dim: int, temperature: float) -> float:
     log Z = −1/τ + log C_d(0) − log C_d(1/τ) (Siamese-EBM, Eq. 125, Theorem 2.6). Eq. 126 and 127 as printed lack
     (d/2 − 1) log 2. Lies in [−2/τ, 0].
     """
-    return _log_moment_scaled(_dimension(dim), _inverse(temperature))
+    return _log_moment_scaled(_dimension(dim), inverse_temperature(temperature))
 
 
 def cosine_kl(dim: int, temperature: float, concentration: float) -> float:
@@ -123,7 +122,7 @@ def cosine_kl(dim: int, temperature: float, concentration: float) -> float:
     It assumes a mean direction of x itself (no shift of the augmentation).
     """
     _dimension(dim)
-    kappa, beta = _inverse(temperature), not_negative(concentration, "concentration")
+    kappa, beta = inverse_temperature(temperature), not_negative(concentration, "concentration")
     if max(kappa, beta) < dim:
         drop = _log_moment(dim, kappa) - _log_moment(dim, beta)
         value = drop + (beta - kappa) * mean_resultant_length(dim, beta)
@@ -151,7 +150,7 @@ def infonce_limit(dim: int, concentration: float, temperature: float) -> InfoNCE
     An encoder of radius r, h(z) = r O z with O orthogonal, has temperature τ/r².
     """
     _dimension(dim)
-    kappa, inverse = not_negative(concentration, "concentration"), _inverse(temperature)
+    kappa, inverse = not_negative(concentration, "concentration"), inverse_temperature(temperature)
     return InfoNCELimit(alignment=inverse * _gap(dim, kappa), uniformity=_log_moment_scaled(dim, inverse))
 
 
@@ -239,12 +238,6 @@ def optimal_encoder_map(
 
 def _dimension(dim: int) -> int:
     return whole(dim, "dim", 2)
-
-
-def _inverse(temperature: float) -> float:
-    if positive(temperature, "temperature") < 1e-300:
-        raise InputError(f"temperature {temperature!r} is too small to divide by.")
-    return 1 / float(temperature)
 
 
 def _log_moment(dim: int, kappa: float) -> float:

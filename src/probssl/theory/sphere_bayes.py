@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from probssl.errors import InputError
-from probssl.theory._bessel import Array, log_moment, log_moment_scaled, resultant_gap
-from probssl.theory._sphere_inputs import diagonal, finite_array, not_negative, positive, whole
+from probssl.theory._bessel import log_moment, log_moment_scaled, resultant_gap
+from probssl.theory._inputs import Array, diagonal, inverse_temperature, not_negative, positive, whole
+from probssl.theory.bounds import infonce_losses
 from probssl.theory.sphere_samples import sample_anisotropic, sample_uniform
 
 Number = TypeVar("Number", int, float)
@@ -66,24 +67,18 @@ def infonce_vmf(dim: int, concentration: float, temperature: float, negatives: i
     The integrand is analytic in a strip, so the trapezoidal rule in v is exact to rounding; φ and ψ are integrals over
     the angle. Its least value over τ is at τ = 1/κ for every M. The work grows like 1/τ²; τ ≥ 0.001.
     """
-    kappa, critic = not_negative(concentration, "concentration"), 1 / max(positive(temperature, "temperature"), 1e-300)
+    kappa, critic = not_negative(concentration, "concentration"), inverse_temperature(temperature)
     return _infonce(whole(dim, "dim", 2), kappa, critic, whole(negatives, "negatives", 1))
 
 
-def bayes_infonce_monte_carlo(positive_log_ratios: ArrayLike, negative_log_ratios: ArrayLike) -> Estimate:
+def bayes_infonce_monte_carlo(positives: ArrayLike, negatives: ArrayLike) -> Estimate:
     """Mean of log(1 + Σ_j r_j/r₊) and its standard error, for any distributions that can be sampled.
 
-    positive_log_ratios [n]: log p₊(z̃ | z)/p₋(z̃ | z) at the positive of each anchor; negative_log_ratios [n, M]: the
-    same at its negatives. What depends on the anchor alone cancels and may be left out. With the values of any other
-    critic it estimates that critic's InfoNCE.
+    `positives` [n]: log r = log p₊(z̃ | z)/p₋(z̃ | z) at the positive of each anchor; `negatives` [n, M]: the same at its
+    negatives. What depends on the anchor alone cancels and may be left out. With the values of any other critic it
+    estimates that critic's InfoNCE.
     """
-    wrong = finite_array(negative_log_ratios, "negative_log_ratios", 2)
-    right = finite_array(positive_log_ratios, "positive_log_ratios", 1)
-    if len(wrong) != len(right):
-        raise InputError(f"there are {len(right)} positive log ratios and {len(wrong)} rows of negative ones.")
-    if len(wrong) < 2:
-        raise InputError("a standard error needs at least 2 anchors, and there is 1.")
-    return _estimate(_losses(right, wrong))
+    return _estimate(infonce_losses(positives, negatives))
 
 
 def bayes_infonce_anisotropic(
@@ -113,7 +108,7 @@ def bayes_infonce_anisotropic(
             other = sample_uniform(len(each), dim, generator)
         else:
             other = sample_anisotropic(each, diagonal(hard, "hard"), generator)
-        losses.append(_losses(right, _closeness(other, each, metric).reshape(-1, m)))
+        losses.append(infonce_losses(right, _closeness(other, each, metric).reshape(-1, m)))
     return _estimate(np.concatenate(losses))
 
 
@@ -223,12 +218,9 @@ def _panels(length: float, count: int) -> tuple[Array, Array]:
     return (centres[:, None] + half * _NODES).ravel(), np.tile(half * _WEIGHTS, count)
 
 
-def _losses(right: Array, wrong: Array) -> Array:
-    """log(1 + Σ_j e^{wrong_j − right}) for each anchor, [n], from right [n] and wrong [n, M]."""
-    return np.logaddexp(0.0, logsumexp(wrong, axis=1) - right)
-
-
 def _estimate(losses: Array) -> Estimate:
+    if len(losses) < 2:
+        raise InputError(f"a standard error needs at least 2 anchors, not {len(losses)}.")
     return Estimate(float(losses.mean()), float(losses.std(ddof=1)) / sqrt(len(losses)))
 
 

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from probssl.errors import InputError
-from probssl.theory._bessel import Array
-from probssl.theory._sphere_inputs import diagonal, not_negative, random_generator, unit_rows, whole
+from probssl.theory._inputs import Array, diagonal, not_negative, random_generator, unit_length, whole
 
 _PATIENCE = 10_000  # rounds of proposals; at 1 % acceptance a row fails all of them once in 10⁴³
 
@@ -25,7 +24,7 @@ def sample_vmf(anchors: ArrayLike, concentration: float, generator: np.random.Ge
     The cosine by Wood's rejection (1994; it keeps 65 % of the proposals or more), the direction
     around the anchor uniformly. 1 − t is what is drawn, so that κ = 10⁶ and beyond lose no digits.
     """
-    z = unit_rows(anchors, "anchors")
+    z = unit_length(anchors, "anchors", 2)
     kappa = not_negative(concentration, "concentration")
     random_generator(generator)
     n, d = z.shape
@@ -62,7 +61,7 @@ def sample_anisotropic(anchors: ArrayLike, concentrations: ArrayLike, generator:
        without any decomposition because its covariance is a diagonal plus one outer product.
     An accepted axis takes its sign from the two densities. No other bound enters, and any b gives the same result.
     """
-    z = unit_rows(anchors, "anchors")
+    z = unit_length(anchors, "anchors", 2)
     scales = diagonal(concentrations, "concentrations", z.shape[1])
     random_generator(generator)
     out = np.empty_like(z)

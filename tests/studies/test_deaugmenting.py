@@ -1,0 +1,209 @@
+"""siamese/deaugmenting: the whole path at the smoke budget, its correlations, and the settings it claims to compare."""
+
+import csv
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from probssl import studies
+from probssl.errors import InputError
+from probssl.metrics.deaugment import DeaugmentationResult
+from probssl.recipe import FIXED_ENERGY, OBJECTIVES
+from probssl.studies import circles, deaugmenting
+from probssl.studies.deaugmenting import Setting, Trial, rank_correlation
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """Circles and a table of the same size as vehicle, made up so that nothing is downloaded."""
+    folder = tmp_path_factory.mktemp("deaugmenting")
+    table = folder / "table.csv"
+    chance = np.random.default_rng(0)
+    y = chance.integers(3, size=300)
+    x = chance.normal(size=(300, 6)) + 1.5 * np.eye(6)[y]
+    lines = [",".join([*(f"{v:.6f}" for v in row), "abc"[code]]) for row, code in zip(x, y, strict=True)]
+    table.write_text("\n".join(["a,b,c,d,e,f,target", *lines]) + "\n")
+    load = deaugmenting.load
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            deaugmenting,
+            "load",
+            lambda name, seed=0: load(table, label="target") if name == "pmlb:vehicle" else load(name, seed=seed),
+        )
+        patch.setattr(deaugmenting, "_all", _here)
+        return folder / "out", studies.run("siamese/deaugmenting", "smoke", folder / "out", quiet=True)
+
+
+def _here(tasks, steps, quiet):
+    """Every trial in this process, where the made-up table is known."""
+    return (deaugmenting.trial(data, setting, seed, steps) for data, setting, seed in tasks)
+
+
+def _read(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_trials(smoke):
+    trials = _read(smoke[0] / "trials.csv")
+    assert len(trials) == 2 * len(deaugmenting.FEW)
+    scores = [field.name for field in dataclasses.fields(DeaugmentationResult)]
+    what = ["data", "objective", "energy", "asymmetry", "seed", "state"]
+    assert list(trials[0]) == [*what, "linear_probe", "gain", "rankme", "width_error", *scores]
+    for t in trials:
+        assert (t["state"] == "untrained") == (t["objective"] == "untrained")
+        assert 0 <= float(t["linear_probe"]) <= 1
+        assert float(t["nll"]) - float(t["exact_nll"]) == pytest.approx(float(t["excess_nll"]), abs=1e-9)
+        assert float(t["kl_exact_model"]) > 0
+        assert float(t["gain"]) == 0 if t["objective"] == "untrained" else math.isfinite(float(t["gain"]))
+    for data in ("toy:circles", "pmlb:vehicle"):  # all models answer the same questions
+        assert len({t["exact_nll"] for t in trials if t["data"] == data}) == 1
+
+
+def test_correlations_file_and_rows(smoke):
+    folder, result = smoke
+    listed = {(c["models"], c["data"], c["score"]): c for c in _read(folder / "correlations.csv")}
+    assert len(listed) == 3 * (len(deaugmenting.SCORES) + 3)
+    assert listed["log-densities", "pooled", "top1"]["points"] == "8"
+    assert listed["all models", "pooled", "top1"]["points"] == "10"
+    assert listed["all models", "toy:circles", "rankme"]["points"] == "5"
+    assert ("all models", "pooled", "kl_exact_model") not in listed
+    shown = {(row.setting, row.metric): row for row in result.rows}
+    assert len(shown) == len(result.rows)
+    assert all(row.verdict == "not comparable" and row.published is None for row in result.rows)
+    top1 = listed["log-densities", "pooled", "top1"]
+    assert shown["pooled (8)", "ρ top-1"].value == pytest.approx(float(top1["rho"]))
+    assert shown["pooled (8)", "ρ top-1"].spread == pytest.approx(float(top1["bootstrap_sd"]))
+    assert shown["trainings", "failed"].value == 0
+
+
+def test_files_and_page(smoke):
+    folder, result = smoke
+    names = {"index.html", "result.json", "trials.csv", "correlations.csv", "probe-kl.png", "probe-top1.png"}
+    assert {path.name for path in folder.iterdir()} == names
+    for path in folder.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    page = result.page.read_text(encoding="utf-8")
+    assert page.count('<img alt="figure" src="data:image/png;base64,') == 2
+    for words in ("fisher euclidean", "exact posterior", "RankMe", "KL(exact‖model)", "circles", "vehicle"):
+        assert words in page
+    json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def test_every_objective_with_every_energy():
+    settings = deaugmenting.every_setting()
+    assert len(set(settings)) == len(settings) == 2 + 2 * (len(OBJECTIVES) - len(FIXED_ENERGY)) + len(FIXED_ENERGY) + 1
+    assert {s.objective for s in settings} == {*OBJECTIVES, "untrained"}
+    assert Setting("fisher", "euclidean", "encoder") in settings
+    assert set(deaugmenting.FAMILY) == {s.objective for s in settings}
+    for setting in settings:
+        deaugmenting._marker(setting)
+
+
+@pytest.mark.parametrize(
+    ("objective", "loss"), [("infonce", "KL"), ("snl", "SNL"), ("nce", "NCE"), ("fisher", "Fisher")]
+)
+def test_circles_are_those_of_the_circles_study(objective, loss):
+    ours = deaugmenting.trial("toy:circles", Setting(objective, "euclidean"), 3, 20)
+    theirs = circles.trial(loss, 3, 20)
+    assert ours.numbers["linear_probe"] == theirs.numbers["linear probe"]
+    assert ours.numbers["rankme"] == pytest.approx(deaugmenting.rankme(theirs.z), rel=1e-6)
+
+
+def test_rank_correlation_of_one_group_is_spearmans():
+    chance = np.random.default_rng(1)
+    a = chance.integers(6, size=20)  # with ties
+    b = a + chance.normal(0, 3, 20).round()
+    expected = spearmanr(a, b).statistic
+    assert rank_correlation(a, b, ["x"] * 20)[0] == pytest.approx(expected, abs=1e-12)
+    assert rank_correlation(a, -b, ["x"] * 20)[0] == pytest.approx(-expected, abs=1e-12)
+    assert rank_correlation(np.exp(a), 3 * b + 7, ["x"] * 20)[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_rank_correlation_pools_within_groups():
+    """Groups far apart would make anything correlate; within them there is only what is within them."""
+    chance = np.random.default_rng(2)
+    a, b = chance.normal(size=(2, 3, 12))
+    offset = np.array([[0], [100], [200]])
+    groups = np.repeat(["x", "y", "z"], 12)
+    each = [spearmanr(a[g], b[g]).statistic for g in range(3)]
+    pooled = rank_correlation((a + offset).ravel(), (b + offset).ravel(), groups)[0]
+    assert pooled == pytest.approx(np.mean(each), abs=1e-12)
+    assert spearmanr((a + offset).ravel(), (b + offset).ravel()).statistic > 0.8
+
+
+def test_bootstrap_draws_settings_not_points():
+    """Copies of one data set are no more evidence than one: the error does not shrink with them."""
+    chance = np.random.default_rng(3)
+    a = chance.normal(size=30)
+    b = a + chance.normal(0, 1.5, 30)
+    members = [str(i) for i in range(30)]
+    once = rank_correlation(a, b, ["x"] * 30, members, 2000)
+    thrice = rank_correlation(np.tile(a, 3), np.tile(b, 3), np.repeat(["x", "y", "z"], 30), members * 3, 2000)
+    assert once == pytest.approx(thrice, abs=1e-12)
+    assert once[1] == pytest.approx((1 - once[0] ** 2) / 30**0.5, rel=0.35)  # its order of magnitude
+    assert rank_correlation(a, b, ["x"] * 30, members, 2000) == once
+
+
+def test_rank_correlation_without_variation_and_with_bad_input():
+    assert math.isnan(rank_correlation([1, 1, 1], [1, 2, 3], ["x"] * 3)[0])
+    assert math.isnan(rank_correlation([], [], [])[0])
+    with pytest.raises(InputError, match="3, 2 and 3"):
+        rank_correlation([1, 2, 3], [1, 2], ["x"] * 3)
+
+
+def _made_up(objective, seed, state, probe, kl):
+    names = [*deaugmenting.MEASURES]
+    numbers = {} if state.startswith("failed") else {**dict.fromkeys(names, 1.0), "linear_probe": probe}
+    numbers = {**numbers, "kl_exact_model": kl} if numbers else {}
+    numbers.pop("gain", None)
+    return Trial("toy:circles", Setting(objective, "euclidean"), seed, state, numbers)
+
+
+def test_failures_and_collapses_are_counted_not_hidden():
+    trials = deaugmenting.with_gains(
+        [
+            *(_made_up("untrained", seed, "untrained", 0.5 + 0.1 * seed, 3) for seed in (0, 1)),
+            _made_up("infonce", 0, "trained", 0.9, 1),
+            _made_up("infonce", 1, "failed: the loss is nan", 0, 0),
+            *(_made_up("snl", seed, "collapsed: dimension", 0.6, 2) for seed in (0, 1)),
+            *(_made_up("nce", seed, "failed: the loss is nan", 0, 0) for seed in (0, 1)),
+            *(_made_up("renyi", seed, "trained", 0.55 + 0.1 * seed, 4) for seed in (0, 1)),
+        ]
+    )
+    found = {p.setting.objective: p for p in deaugmenting.points(trials)}
+    assert (found["infonce"].seeds, found["infonce"].failed) == (1, 1)
+    assert found["infonce"].mean["gain"] == pytest.approx(0.4)  # beside the same seed untrained
+    assert math.isnan(found["infonce"].spread["gain"])
+    assert (found["snl"].seeds, found["snl"].collapsed) == (2, 2)
+    assert found["snl"].mean["gain"] == pytest.approx(0.05)
+    assert found["renyi"].spread["linear_probe"] == pytest.approx(0.1 / 2**0.5)
+    assert (found["nce"].seeds, found["nce"].failed) == (0, 2)
+    assert math.isnan(found["nce"].mean["gain"])
+    related = deaugmenting.correlations(list(found.values()))
+    kl = next(c for c in related if c.score.name == "kl_exact_model" and c.data == "toy:circles")
+    assert kl.points == 3  # not the untrained encoder, not the one that never trained
+    assert kl.rho == pytest.approx(spearmanr([0.4, 0.05, 0.05], [-1, -2, -4]).statistic)
+    shown = {(row.setting, row.metric): row.value for row in deaugmenting.rows(list(found.values()), related)}
+    assert (shown["trainings", "failed"], shown["trainings", "collapsed"]) == (3, 2)
+    page = deaugmenting._data_table(list(found.values()))
+    assert "2 failed" in page
+    assert "2 collapsed" in page
+
+
+def test_a_failed_training_has_no_numbers(monkeypatch):
+    fitted = type("Fitted", (), {"interrupted": False, "failure": "the loss is nan", "collapsed": {}})
+    monkeypatch.setattr(deaugmenting, "fit", lambda *args, **options: fitted)
+    found = deaugmenting.trial("toy:circles", Setting("snl", "cosine"), 0, 5)
+    assert (found.state, found.numbers) == ("failed: the loss is nan", {})
+
+
+def test_an_interrupt_goes_through(monkeypatch):
+    fitted = type("Fitted", (), {"interrupted": True, "failure": None, "collapsed": {}})
+    monkeypatch.setattr(deaugmenting, "fit", lambda *args, **options: fitted)
+    with pytest.raises(KeyboardInterrupt):
+        deaugmenting.trial("toy:circles", Setting("infonce", "cosine"), 0, 5)

@@ -1,0 +1,49 @@
+"""The study of linear encoders: end to end in seconds, and its rule of comparison."""
+
+import csv
+import json
+
+from probssl import studies
+from probssl.studies import linear_cases, linear_theory
+from probssl.studies.linear_theory import Outcome, summarise
+
+
+def test_smoke(tmp_path, monkeypatch):
+    kept = linear_cases.cases(128)[::13]
+    monkeypatch.setattr(linear_theory, "cases", lambda batch_size: kept)
+    monkeypatch.setattr(
+        linear_theory,
+        "_all",
+        lambda every, seeds, steps, batch, quiet: [linear_theory.train(c, 0, 60, batch) for c in every],
+    )
+    result = studies.run("siamese/linear-theory", "smoke", tmp_path / "out", quiet=True)
+    assert result.reference == "predicted"
+    assert {row.setting for row in result.rows} == {case.name for case in kept}
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["reference"] == "predicted"
+    with (tmp_path / "out" / "trials.csv").open(encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == len(kept)
+    page = result.page.read_text(encoding="utf-8")
+    assert "Predicted and trained" in page
+    assert "data:image/png" in page
+    assert (tmp_path / "out" / "gram-matrices.png").stat().st_size > 5000
+
+
+def test_verdicts_follow_the_tolerance():
+    case = next(c for c in linear_cases.cases(128) if c.value is not None)
+    for error, verdict in ((0.0, "matched"), (0.029, "matched"), (0.031, "missed")):
+        rows = summarise([case], [Outcome(case.name, 0, case.gram, error, case.value(case.gram))])
+        assert [(row.metric, row.published) for row in rows] == [("loss", case.value(case.gram)), ("error of WᵀW", 0.0)]
+        assert rows[1].verdict == verdict
+    off = Outcome(case.name, 0, case.gram, 0.0, case.value(case.gram) + 0.04 * case.constant)
+    assert summarise([case], [off])[0].verdict == "missed"
+
+
+def test_the_von_mises_fisher_pairing_has_the_right_mean():
+    import torch
+
+    from probssl.theory.sphere import mean_resultant_length
+
+    z = torch.from_numpy(linear_cases.uniform_on_sphere(0)[:20_000]).float()
+    drawn = linear_cases.VonMisesFisher(10.0).sample(z, torch.Generator().manual_seed(0))
+    cosine = float((z * drawn).sum(1).mean())
+    assert abs(cosine - mean_resultant_length(10, 10.0)) < 0.01
