@@ -253,6 +253,11 @@ OBJECTIVES: list[ObjectiveMember] = [
     ObjectiveMember("nce-plain-bias", lambda: NCE(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
     ObjectiveMember("snl-plain-bias", lambda: SNL(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
     *(ObjectiveMember(f"fisher-{energy.name}", lambda e=energy: Fisher(e.build())) for energy in ENERGIES),
+    *(
+        ObjectiveMember(f"fisher-step-{energy.name}", lambda e=energy: Fisher(e.build(), step=1e-4))
+        for energy in ENERGIES
+        if "p-norm-1" not in energy.name  # of a slope that jumps
+    ),
     *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
     ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
     *(

@@ -239,6 +239,60 @@ def test_slices_average_to_the_exact_loss_and_gradient(energy: Energy) -> None:
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.1), "the error is of second order in the step"
 
 
+@pytest.mark.parametrize(
+    "energy", [Euclidean(), Cosine(0.5), Asymmetric(Euclidean(), predictor=nn.Linear(2, 2).double())]
+)
+def test_differences_along_the_residual_give_the_gradient_of_the_exact_loss(energy: Energy) -> None:
+    """Value to the last bit; gradient to second order in the step, in all parameters, those of the energy too."""
+    encoder, views = smooth_encoder(), fisher_views(6, 0)
+    parameters = [*encoder.parameters(), *energy.parameters()]
+    exact = Fisher(energy)(encoder, views).total
+    wanted = torch.autograd.grad(exact, parameters, allow_unused=True)
+    errors = []
+    for step in (0.04, 0.02, 0.01):
+        found = Fisher(energy, step=step)(encoder, views).total
+        assert found.item() == pytest.approx(exact.item(), rel=1e-14)
+        gradients = torch.autograd.grad(found, parameters, allow_unused=True)
+        pairs = [(a, b) for a, b in zip(gradients, wanted, strict=True) if b is not None and b.abs().max() > 1e-9]
+        assert all(a is not None for a, _ in pairs)
+        errors.append(max((a - b).abs().max().item() / b.abs().max().item() for a, b in pairs))
+    assert errors[2] < 2e-3
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1), "the error is of second order in the step"
+
+
+def test_an_encoder_without_a_second_derivative_trains() -> None:
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.tanh()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            return gradient * (1 - x.tanh() ** 2)
+
+    class Layer(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return Once.apply(x)
+
+    smooth = smooth_encoder()
+    once = nn.Sequential(smooth[0], Layer(), smooth[2])
+    views = fisher_views(6, 1)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        Fisher()(once, views).total.backward()
+    once.zero_grad()
+    Fisher(step=1e-3)(once, views).total.backward()
+    found = once[0].weight.grad
+    assert found is not None
+    found = found.clone()
+    once.zero_grad()
+    Fisher()(smooth, views).total.backward()
+    torch.testing.assert_close(found, smooth[0].weight.grad, rtol=1e-4, atol=1e-6)
+    SlicedFisher()(once, views).total.backward()
+
+
 def test_the_variance_of_a_slice_is_as_documented() -> None:
     encoder, views = smooth_encoder(), fisher_views(1, 0)
     x = views.x.clone().requires_grad_()

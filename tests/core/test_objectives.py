@@ -773,6 +773,7 @@ def test_needs() -> None:
         pytest.param(lambda: SimSiam(2, pair="both"), id="simsiam pair"),
         pytest.param(lambda: SlicedFisher(slices=0), id="no slice"),
         pytest.param(lambda: SlicedFisher(step=0.0), id="no step"),
+        pytest.param(lambda: Fisher(step=-1.0), id="negative step"),
         pytest.param(lambda: RenyiInfoNCE(order=0.0), id="order zero"),
         pytest.param(lambda: RenyiInfoNCE(order=math.inf), id="order infinite"),
         pytest.param(lambda: JensenShannon(pair="both"), id="jensen-shannon pair"),

@@ -75,6 +75,13 @@ def test_the_theorem_fails_where_its_assumption_does() -> None:
     assert abs(outcome.gram[0, 0] - formula) > abs(outcome.gram[0, 0] - best)
 
 
+def test_one_bias_for_all_augmentations_is_not_enough() -> None:
+    """Jensen–Shannon has the same optimum only for an energy that can carry log p(x̃), which ½‖Wx − Wx̃‖² cannot."""
+    case = named("Thm 2.4", "KL", "Gaussian, no shift, m = 3")
+    outcome = train(dataclasses.replace(case, loss="Jensen–Shannon"), 0, STEPS, BATCH)
+    assert 0.08 < outcome.error < 0.2
+
+
 def test_skewed_data_have_the_moments_of_the_gaussian() -> None:
     x = linear_cases.skewed(linear_cases.DATA)(0)
     np.testing.assert_allclose(np.cov(x.T), linear_cases.DATA, atol=0.03)

@@ -20,7 +20,17 @@ from torch import Tensor, nn
 
 from probssl.encoders import MLP, seeded
 from probssl.energies import Asymmetric, Euclidean
-from probssl.objectives import NCE, SNL, ChiSquared, Fisher, InfoNCE, Objective, RenyiInfoNCE, SlicedFisher
+from probssl.objectives import (
+    NCE,
+    SNL,
+    ChiSquared,
+    Fisher,
+    InfoNCE,
+    JensenShannon,
+    Objective,
+    RenyiInfoNCE,
+    SlicedFisher,
+)
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies.base import Budget, Row, Verdict
@@ -42,6 +52,7 @@ LOSSES: dict[str, Callable[[int], Objective]] = {
     "SNL": lambda m: SNL(m, bias=QuadraticBias(m)),
     "Rényi 2": lambda m: RenyiInfoNCE(Euclidean(), order=2.0),
     "χ²": lambda m: ChiSquared(Euclidean()),
+    "Jensen–Shannon": lambda m: JensenShannon(Euclidean()),
 }
 
 
