@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 
+import joblib
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -67,8 +68,9 @@ def test_trials(smoke):
 def test_correlations_file_and_rows(smoke):
     folder, result = smoke
     listed = {(c["models"], c["data"], c["score"]): c for c in _read(folder / "correlations.csv")}
-    assert len(listed) == 3 * (len(deaugmenting.SCORES) + 3)
+    assert len(listed) == 3 * (2 * len(deaugmenting.SCORES) + 3)
     assert listed["log-densities", "pooled", "top1"]["points"] == "8"
+    assert listed["log-densities without Fisher", "pooled", "top1"]["points"] == "6"
     assert listed["all models", "pooled", "top1"]["points"] == "10"
     assert listed["all models", "toy:circles", "rankme"]["points"] == "5"
     assert ("all models", "pooled", "kl_exact_model") not in listed
@@ -89,7 +91,7 @@ def test_files_and_page(smoke):
         assert path.read_bytes().startswith(b"\x89PNG")
     page = result.page.read_text(encoding="utf-8")
     assert page.count('<img alt="figure" src="data:image/png;base64,') == 2
-    for words in ("fisher euclidean", "exact posterior", "RankMe", "KL(exact‖model)", "circles", "vehicle"):
+    for words in ("fisher euclidean", "exact posterior", "RankMe", "KL(exact‖q)", "circles", "vehicle"):
         assert words in page
     json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
@@ -102,6 +104,14 @@ def test_every_objective_with_every_energy():
     assert set(deaugmenting.FAMILY) == {s.objective for s in settings}
     for setting in settings:
         deaugmenting._marker(setting)
+
+
+def test_trials_come_from_joblib_in_any_order():
+    tasks = [("toy:circles", Setting("untrained", energy), 0) for energy in ("euclidean", "cosine")]
+    with joblib.parallel_config(backend="threading"):
+        found = list(deaugmenting._all(tasks, 1, quiet=True))
+    assert {(t.data, t.setting, t.seed) for t in found} == set(tasks)
+    assert all(t.state == "untrained" and t.numbers["candidates"] == 200 for t in found)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,13 @@ def test_one_bias_for_all_augmentations_is_not_enough() -> None:
     assert 0.08 < outcome.error < 0.2
 
 
+def test_a_bias_that_cannot_be_the_normaliser_misleads() -> None:
+    """log Z of skewed data is no quadratic form: with one SNL ends elsewhere, with a network at the optimum."""
+    case = named("Thm 2.4", "SNL", "skewed, no shift, m = 3")
+    assert train(case, 0, STEPS, BATCH).error < TOLERATED
+    assert train(dataclasses.replace(case, loss="SNL, quadratic bias"), 0, STEPS, BATCH).error > 0.1
+
+
 def test_skewed_data_have_the_moments_of_the_gaussian() -> None:
     x = linear_cases.skewed(linear_cases.DATA)(0)
     np.testing.assert_allclose(np.cov(x.T), linear_cases.DATA, atol=0.03)

@@ -63,7 +63,7 @@ class Fisher(Objective):
 def _with_slope_along(
     value: Tensor, residual: Tensor, energy: Energy, encoder: nn.Module, views: Views, step: float
 ) -> Tensor:
-    """`value` with the gradient 2 E ∂θ(uᵀ∇ₓδ) by central differences along u = `residual`, moved by `step` a feature."""
+    """`value` with the gradient 2 E ∂θ(uᵀ∇ₓδ) by central differences along u = `residual`, `step` a feature."""
     rms = residual.flatten(1).square().mean(1).sqrt().clamp_min(torch.finfo(residual.dtype).tiny)
     scale = step / rms  # [n]
     move = residual * scale.view(-1, *[1] * (residual.ndim - 1))

@@ -226,9 +226,11 @@ def show_study(result: StudyResult) -> None:
     for column in ("value", "spread", result.reference):
         table.add_column(column, justify="right")
     table.add_column("verdict")
+    before = None
     for row in result.rows:
         numbers = ["–" if number is None else f"{number:.3f}" for number in (row.value, row.spread, row.published)]
-        table.add_row(row.setting, row.metric, *numbers, row.verdict)
+        table.add_row(row.setting if row.setting != before else "", row.metric, *numbers, row.verdict)
+        before = row.setting
     console = Console()
     console.print(table)
     console.print(f"{result.seconds:.0f} s", style="dim", highlight=False)
