@@ -99,7 +99,7 @@ CATALOGUE = (
         "siamese/linear-theory",
         "Siamese-EBM, §2.3 and B; CL-ICA, Prop. 1",
         "trained linear encoders are what the theorems, corrected, say",
-        "3 to 4 min",
+        "2 to 4 min",
         "probssl.studies.linear_theory",
         "predicted",
     ),
