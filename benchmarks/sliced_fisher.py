@@ -1,4 +1,6 @@
-"""The sliced Fisher loss (central differences along random signs) against the exact one (a second derivative).
+"""The Fisher loss without a second derivative, sliced or along its residual, against the exact one.
+
+`SlicedFisher` takes central differences along random signs, `Fisher(step=h)` along the residual ("along" below).
 
 Five questions, one thread, CPU time, turns taken alternately: what a step costs, how noisy its gradient is, how far
 the finite difference is off, what both reach in the same CPU time, and what only one of them can train. Some three
@@ -134,22 +136,21 @@ def compare(losses: Sequence[Objective], encoder: nn.Module, views: Views, round
 
 
 def cost(rounds: int) -> dict[str, dict[str, list[float]]]:
-    """A step of the exact loss and of 1, 2 and 4 slices, for every encoder and energy."""
+    """A step of the exact loss, of 1, 2 and 4 slices, and along the residual, for every encoder and energy."""
     print(f"Cost of a forward and backward pass, batch {BATCH} (ResNet 32): best of {rounds} turns")
     print("graph: MB that autograd keeps for the backward pass")
-    print(f"{'':<25}{'ms':^16}{'time of exact / sliced':^26}{'graph MB':>12}")
+    print(f"{'':<25}{'ms':^16}{'time of exact / other':^26}{'graph MB':>12}")
     print(f"{'encoder':<15}{'energy':<10}{'exact':>8}{'1 slice':>8}", end="")
-    print(f"{'1':>6}{'(median)':>9}{'2':>5}{'4':>6}{'exact':>7}{'1':>6}")
+    print(f"{'1':>6}{'(median)':>9}{'4':>5}{'along':>7}{'exact':>6}{'1':>6}")
     results = {}
     for (name, (build, shape)), energy in itertools.product(ENCODERS.items(), (Euclidean(), Cosine(0.1))):
         views = PAIRING(torch.randn(shape), Fisher().needs)
-        r = compare(
-            [Fisher(energy), *(SlicedFisher(energy, slices=k) for k in SLICES)], seeded(0, build), views, rounds
-        )
+        losses = [Fisher(energy), *(SlicedFisher(energy, slices=k) for k in SLICES), Fisher(energy, step=0.1)]
+        r = compare(losses, seeded(0, build), views, rounds)
         results[f"{name} {type(energy).__name__}"] = r
-        _, one, two, four = r["ratio"]
+        _, one, _, four, along = r["ratio"]
         print(f"{name:<15}{type(energy).__name__:<10}{r['ms'][0]:>8.2f}{r['ms'][1]:>8.2f}{one:>6.2f}", end="")
-        print(f"{r['median_ratio'][1]:>7.2f}{two:>7.2f}{four:>6.2f}", end="")
+        print(f"{r['median_ratio'][1]:>7.2f}{four:>7.2f}{along:>6.2f}", end="")
         print(f"{r['graph_mb'][0]:>7.1f}{r['graph_mb'][1]:>6.1f}", flush=True)
     return results
 
@@ -179,11 +180,14 @@ class Moments:
 def noise(encoder: nn.Module, x: Tensor, batches: int) -> dict[tuple[int, float], dict[str, float]]:
     """Variance of loss and gradient over fresh batches, and given the batch, over fresh directions alone.
 
-    By (slices, step), with (0, 0) for the exact loss. Variances are relative to that of the exact loss's gradient.
+    By (slices, step), with (0, 0) for the exact loss and (0, h) for that along the residual. Variances are relative
+    to that of the exact loss's gradient.
     """
     losses: dict[tuple[int, float], Objective] = {(0, 0.0): Fisher()}
     for slices, h in (*((k, STEP) for k in SLICES), (1, 0.001), (1, 0.1)):
         losses[slices, h] = SlicedFisher(slices=slices, step=h)
+    for h in (STEP, 0.1):
+        losses[0, h] = Fisher(step=h)
     moments = {key: Moments() for key in losses}
     values: dict[tuple[int, float], list[float]] = {key: [] for key in losses}
     apart = dict.fromkeys(losses, 0.0)
@@ -222,14 +226,16 @@ def variance(x: Tensor, costs: dict[str, dict[str, list[float]]], batches: int) 
     results: dict[str, Any] = {}
     for name in ("64-128-32", "GELU MLP"):
         encoder = seeded(0, ENCODERS[name][0])
-        cheaper = dict(zip((0, *SLICES), costs[f"{name} Euclidean"]["ratio"], strict=True))
+        *ratios, along = costs[f"{name} Euclidean"]["ratio"]
+        cheaper = dict(zip((0, *SLICES), ratios, strict=True))
         for phase in ("start", "trained"):
             if phase == "trained":
                 fit(encoder, Fisher(), PAIRING, x, TrainingPlan(steps=500, clip_norm=1.0))
             for (slices, h), r in noise(encoder, x, batches).items():
-                r["per_second"] = r["total"] / cheaper[slices]
-                results[f"{name} {phase} {f'{slices} slices step {h:g}' if slices else 'exact'}"] = r
-                print(f"{name:<11}{phase:<9}{slices or 'exact':<8}{f'{h:g}' if slices else '':<7}", end="")
+                r["per_second"] = r["total"] / (along if h and not slices else cheaper[slices])
+                kind = str(slices) if slices else "along" if h else "exact"
+                results[f"{name} {phase} {kind} {h:g}"] = r
+                print(f"{name:<11}{phase:<9}{kind:<8}{f'{h:g}' if h else '':<7}", end="")
                 print(
                     f"{r['loss_sd']:>9.1%}{r['slicing']:>11.1f}{r['total']:>11.1f}{r['per_second']:>13.1f}", flush=True
                 )
@@ -289,6 +295,7 @@ def training(x: Tensor, seconds: float) -> dict[str, Any]:
     """The exact loss after as many steps as `seconds` of CPU time allow, at two learning rates and from two seeds."""
     losses: dict[str, Objective] = {"exact": Fisher(), **{f"{k} slices": SlicedFisher(slices=k) for k in SLICES}}
     losses["1 slice, step 0.1"] = SlicedFisher(step=0.1)
+    losses["along, step 0.1"] = Fisher(step=0.1)
     actions = [lambda loss=loss: train(loss, x, 100, RATES[0], 0) for loss in losses.values()]
     costs = [min(ms) / 100 for ms in turns(actions, 3)]
     constant = nn.Linear(x.shape[1], 1)
@@ -322,11 +329,11 @@ def layers() -> dict[str, dict[str, bool]]:
         "transformer layer": Attention,
         "torch.compile": lambda: torch.compile(MLP([64, 32, 8]), backend="aot_eager"),
     }
-    print(f"\n{'can be trained':<24}{'exact':>8}{'sliced':>8}")
+    print(f"\n{'can be trained':<24}{'exact':>8}{'sliced':>8}{'along':>8}")
     results: dict[str, dict[str, bool]] = {}
     for name, build in builds.items():
         results[name] = {}
-        for kind, loss in (("exact", Fisher()), ("sliced", SlicedFisher())):
+        for kind, loss in (("exact", Fisher()), ("sliced", SlicedFisher()), ("along", Fisher(step=0.1))):
             try:
                 step(loss, seeded(0, build), PAIRING(torch.randn(32, 64), loss.needs))
                 results[name][kind] = True

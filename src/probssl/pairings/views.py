@@ -77,4 +77,5 @@ def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def random_signs(like: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
     """`count` independent arrays of ±1 of the shape, type and device of `like`: [count, ...]."""
-    return like.new_empty((count, *like.shape)).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+    signs = like.new_empty((count, *like.shape)).random_(0, 2, generator=generator)  # bernoulli_ is four times as slow
+    return signs.mul_(2).sub_(1)

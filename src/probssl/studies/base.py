@@ -107,7 +107,7 @@ CATALOGUE = (
         "siamese/deaugmenting",
         "Siamese-EBM, A.3",
         "a metric for undoing augmentations, and whether it predicts the probe",
-        "15 min",
+        "12 to 15 min",
         "probssl.studies.deaugmenting",
     ),
 )

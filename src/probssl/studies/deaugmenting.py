@@ -313,8 +313,8 @@ def correlations(found: Sequence[Point]) -> list[Correlation]:
     """Spearman's ρ of gain and score over trained settings, a data set at a time and pooled within data sets.
 
     `log-densities` leaves out triplet, spectral and SimSiam; scores that need a log-density are compared there only.
-    `without Fisher` also leaves out both Fisher losses: they do badly on tables by every measure, and a correlation
-    that rests on them says little about the others. It was added after the first results; the rest was not.
+    `without Fisher` also leaves out both Fisher losses: on most tables they come last by score and probe alike, and a
+    correlation that rests on them says little about the others. It was added after the first results; the rest was not.
     """
     trained = [p for p in found if p.setting.objective != UNTRAINED and p.seeds]
     omitted = {DENSITIES: WITHOUT_DENSITY, NO_FISHER: (*WITHOUT_DENSITY, *FAMILIES["score matching"]), ALL: ()}
@@ -508,7 +508,9 @@ def _page(found: Sequence[Point], related: Sequence[Correlation], drawn: dict[st
         "settings. Width error: |log(effective candidates / exact)|. RankMe, higher taken as better, is the rival."
     )
     without = ", ".join(WITHOUT_DENSITY)
-    afterwards = "Added after the first results: how much rests on two losses that do badly on tables by every measure."
+    afterwards = (
+        "Added after the first results: how much rests on losses that come last on most tables by score and probe?"
+    )
     sections = [
         html.section("Probe and divergence", figures.png(drawn["probe-kl"]), f"Mean and spread over {seeds}."),
         html.section(f"Rank correlations: {DENSITIES}", _correlation_table(related, DENSITIES), note),
