@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 REMEDIES = {
     "representation": (
         "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
-        "use a loss that a constant code does not satisfy: --objective infonce or spectral",
+        "use a loss that a constant code does not satisfy: --objective infonce",
         "set --weight-decay 0",
         "augment less strongly: a higher --preservation, a lower --noise",
     ),
@@ -51,7 +52,7 @@ LINEAR_FEATURES = 128
 """Most features for which the best linear encoder is computed, in seconds."""
 
 LINEAR_PAIRS = 50_000
-"""Fewest augmentations from which it is computed."""
+"""Augmentations from which it is computed."""
 
 TOO_EASY = 0.02
 """Share of the loss of a constant encoder below which the best possible loss leaves the task trivial."""
@@ -157,7 +158,8 @@ def _standing(run: Run) -> tuple[ReferenceLosses | None, str | None]:
     if not run.finished:
         return None, None
     if run.comparison is not None and run.comparison.loss is not None:
-        return run.comparison.loss, None
+        found = run.comparison.loss
+        return (found, None) if math.isfinite(found.model.mean) else (None, "the loss is not finite in evaluation")
     try:
         return loss_standing(run.model, run.table(), seed=run.recipe.seed), None
     except (ProbsslError, OSError) as error:
@@ -200,9 +202,10 @@ def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
     ]
     ceiling = loss.constant.mean if loss.constant is not None else 0.0
     if recipe.objective == "infonce" and loss.optimum.mean < TOO_EASY * ceiling:
+        larger = "a larger --batch-size or " if loss.batch_size < loss.rows else ""
         notes.append(
             f"the task is nearly decided: {loss.batch_size} candidates can show {ceiling:.2f} nats at most and these "
-            "augmentations carry all of them; a larger --batch-size or a lower --preservation would ask for more"
+            f"augmentations carry all of them; {larger}a lower --preservation would ask for more"
         )
     return notes
 
@@ -214,14 +217,16 @@ def _best_linear(run: Run) -> list[str]:
     if not (recipe.objective.endswith("fisher") and siamese and len(run.model.feature_names) <= LINEAR_FEATURES):
         return []
     try:
-        x = run.model.inputs(run.table().features).double()
+        x = run.model.inputs(run.table().features)
+        chance = torch.Generator().manual_seed(recipe.seed)
+        x = x.repeat(-(-LINEAR_PAIRS // len(x)), 1)  # as many augmentations as it takes not to fit their noise
+        x = x[torch.randperm(len(x), generator=chance)[:LINEAR_PAIRS]].double()
+        views = recipe.build_pairing()(x, Needs(score=True), chance)
+        assert views.score is not None
+        moments = linear.Moments.of_samples(x.numpy(), views.augmented[0].numpy(), views.score[0].numpy())
+        least = linear.fisher_minimum(moments, recipe.dim)
     except (ProbsslError, OSError):
         return []
-    x = x.repeat(-(-LINEAR_PAIRS // len(x)), 1)  # as many augmentations as it takes not to fit their noise
-    views = recipe.build_pairing()(x, Needs(score=True), torch.Generator().manual_seed(recipe.seed))
-    assert views.score is not None
-    moments = linear.Moments.of_samples(x.numpy(), views.augmented[0].numpy(), views.score[0].numpy())
-    least = linear.fisher_minimum(moments, recipe.dim)
     return [f"the best linear encoder to {recipe.dim} dimensions would have {least:.4g}"]
 
 

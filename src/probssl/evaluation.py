@@ -33,6 +33,9 @@ CANDIDATES = 20_000
 REFERENCE_ROWS = 2048
 """Most rows on which a loss is compared with the least possible one."""
 
+PATIENCE = 4e9
+"""Densities of single features that are evaluated at most, in some ten seconds, before fewer queries must do."""
+
 
 @dataclass(frozen=True)
 class Code:
@@ -126,13 +129,18 @@ def loss_standing(model: Model, table: Table, *, seed: int = 0) -> ReferenceLoss
     x = model.inputs(select_features(table, model.feature_names).features)
     if len(x) > REFERENCE_ROWS:
         x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
+    size = model.recipe.batch_size
+    batches = int(np.clip(PATIENCE / 4 / (min(size, len(x)) * x.numel()), 2, 8))
     return reference_losses(
-        model.encoder, model.objective, model.recipe.build_pairing(), x, batch_size=model.recipe.batch_size, seed=seed
+        model.encoder, model.objective, model.recipe.build_pairing(), x, batch_size=size, batches=batches, seed=seed
     )
 
 
 def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
-    """How well the untrained and the trained model find the source of 512 fresh augmentations among the rows."""
+    """How well the untrained and the trained model find the source of 512 fresh augmentations among the rows.
+
+    On tables so large that this would take long, of fewer, at least 64.
+    """
     x = model.inputs(select_features(table, model.feature_names).features)
     features = x.shape[1]
     return undo_augmentations(
@@ -142,6 +150,7 @@ def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, Deau
         },
         model.recipe.build_pairing(),
         x,
+        queries=int(np.clip(PATIENCE / x[:CANDIDATES].numel(), 64, QUERIES)),
         seed=seed,
     )
 
@@ -158,7 +167,8 @@ def undo_augmentations(
 ) -> dict[str, DeaugmentationResult]:
     """How well models q(x | x̃) ∝ e^{−δ} undo fresh augmentations of rows of x, beside the exact posterior.
 
-    All models answer the same queries. Blocks keep the memory small: 60,000 candidates take some 100 MB.
+    All models answer the same queries. Blocks keep the memory small: 60,000 candidates take some 100 MB, and
+    a few copies of x in double precision.
     """
     chance = torch.Generator().manual_seed(seed)
     if candidates is not None and len(x) > candidates:

@@ -115,6 +115,8 @@ class Recipe:
         for name in ("temperature", "noise", "margin", "order"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive and finite, not {getattr(self, name):g}")
+        if self.noise < 1e-6:
+            raise InputError(f"noise must be at least 1e-06, a millionth of a standard deviation, not {self.noise:g}")
         if not 1 <= self.p < math.inf:
             raise InputError(f"p must be at least 1 and finite, not {self.p:g}")
         if not 0 <= self.seed < 2**62:

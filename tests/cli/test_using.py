@@ -168,7 +168,7 @@ def test_reproduce(monkeypatch, scratch):
 
     monkeypatch.setitem(circles.SCALE, "smoke", (2, 3))
     listed = document("reproduce")["experiments"]
-    assert [entry["name"] for entry in listed] == ["siamese/circles"]
+    assert [entry["name"] for entry in listed] == ["siamese/circles", "siamese/linear-theory", "siamese/deaugmenting"]
     assert "siamese/circles" in succeed("reproduce").stdout
     with joblib.parallel_config(backend="sequential"):
         found = document("reproduce", "siamese/circles", "--budget", "smoke")

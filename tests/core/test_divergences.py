@@ -31,7 +31,7 @@ from probssl.objectives import (
 from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, RatioEnergy, ReferenceLosses, reference_losses
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Views, rotations
 
-from .members import INPUT, generator, normal, smooth_encoder
+from .members import INPUT, cast, generator, normal, smooth_encoder
 
 JOINT = torch.tensor(
     [[0.16, 0.02, 0.02], [0.03, 0.20, 0.07], [0.01, 0.05, 0.24], [0.06, 0.10, 0.04]], dtype=torch.float64
@@ -178,6 +178,12 @@ def test_renyi_tends_to_infonce(energy: Energy) -> None:
     assert RenyiInfoNCE(energy, order=1.0)(encoder, views).total.item() == pytest.approx(infonce, rel=1e-12)
     for order in (1 - 1e-5, 1 + 1e-5):
         assert RenyiInfoNCE(energy, order=order)(encoder, views).total.item() == pytest.approx(infonce, abs=1e-4)
+    for order in (0.99, 0.9901, 1.0099, 1.01):  # where the two ways to compute it meet
+        expected = infonce + (order - 1) * 50
+        assert abs(RenyiInfoNCE(energy, order=order)(encoder, views).total.item() - infonce) < abs(expected - infonce)
+    encoder, views = encoder.float(), cast(views, torch.float32)
+    for order in (1 - 1e-7, 1 + 1e-6, 1 + 1e-4):
+        assert RenyiInfoNCE(energy, order=order)(encoder, views).total.item() == pytest.approx(infonce, abs=1e-3)
 
 
 def test_renyi_with_perfect_separation_reaches_its_bound() -> None:
@@ -345,6 +351,23 @@ def test_log_probabilities_of_all_pairs(pairing: Pairing) -> None:
     expected = torch.stack([pairing.log_prob(row.expand_as(x), x) for row in x_aug])
     for block in (1, 40, 2**22):
         torch.testing.assert_close(pairing.pairwise_log_prob(x_aug, x, block=block), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_log_probabilities_of_all_pairs_do_not_cancel_where_noise_is_small() -> None:
+    for noise in (1e-4, 1e-6):
+        pairing, x = MaskAndNoise(0.5, noise), normal(20, 3)
+        x_aug = pairing.sample(x, generator(1))
+        found = pairing.pairwise_log_prob(x_aug, x).diagonal()
+        torch.testing.assert_close(found, pairing.log_prob(x_aug, x), rtol=1e-9, atol=1e-6)
+
+
+def test_weighted_terms_have_no_reference() -> None:
+    objective = InfoNCE(Euclidean())
+    objective.weights = {"alignment": 2.0}
+    x, encoder = normal(20, 3).float(), seeded(0, lambda: MLP([3, 2]))
+    found = reference_losses(encoder, objective, GaussianNoise(0.5), x, batch_size=8, batches=2)
+    assert found.optimum is None
+    assert found.constant is None
 
 
 def test_log_probabilities_of_all_pairs_of_images() -> None:

@@ -1,8 +1,9 @@
 """Other distances between p(x | x̃) and its model: Jensen–Shannon, χ², Rényi.
 
 Siamese-EBM leaves them open. Each is a variational form that the density ratio r = p(x, x̃)/p(x)p(x̃) attains, and the
-model of every objective, q(x | x̃) = p(x) e^{−δ}/Z, has the density ratio e^{−δ}/Z. So each is minimised by the same
-energy δ = −log p(x̃ | x) + c(x̃) as InfoNCE, and they differ in what they do with a model that cannot have it.
+model of every objective, q(x | x̃) = p(x) e^{−δ}/Z, has the density ratio e^{−δ}/Z. So χ² and Rényi are minimised by
+the same energy δ = −log p(x̃ | x) + c(x̃) as InfoNCE, Jensen–Shannon by that with c = log p(x̃), and they differ in what
+they do with a model that cannot have it.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class ChiSquared(PairObjective):
     The spectral loss minimises the same with the ratio modelled as w = zᵀz̃, and so reaches −Σ_{k≤m} σ_k² over the m
     largest singular values of r; here the ratio is that of the model, e^{−δ}/Z, with Z sampled by the batch as in
     InfoNCE, and the minimum −(1 + χ²(joint ‖ product)) is over all of them. Over the n candidates of a batch L is n
-    times the Brier score, Σ_j q_j² − 2q_i, a proper scoring rule like InfoNCE's log q_i but bounded: a pair that the
-    model cannot explain (a false positive) costs no more than a guess. Optimum: δ = −log p(x̃ | x) + c(x̃).
-    Range [−n, n); a constant encoder gives −1. Collapse: as InfoNCE.
+    times the Brier score, Σ_j q_j² − 2q_i, a proper scoring rule like InfoNCE's −log q_i, but bounded: a pair that the
+    model rules out (a false positive) costs at most n, where InfoNCE's cost has no limit.
+    Optimum: δ = −log p(x̃ | x) + c(x̃). Range [−n, n); a constant encoder gives −1. Collapse: as InfoNCE.
     """
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
@@ -91,8 +92,9 @@ class RenyiInfoNCE(PairObjective):
     R_α(P ‖ Q) = log ∫ p^α q^{1−α} / (α(α−1)), and the critic g = log w of a normalised model: w is what q(x | x̃) says
     about the n candidates against the uniform distribution. As α → 1 it is InfoNCE − log n exactly.
     α > 1 trusts the pairs it already explains and discounts the rest (false positives, too strong augmentations);
-    α < 1 works on those it explains worst. Optimum: δ = −log p(x̃ | x) + c(x̃) for every α.
-    Range [−(log n)/α, ∞); a constant encoder gives 0; −L bounds R_α from below. Collapse: as InfoNCE.
+    α < 1 works on those it explains worst. Optimum: δ = −log p(x̃ | x) + c(x̃) for every α in exact expectations;
+    logarithms of means over a batch move it a little for n below 64 or so. Range [−(log n)/α, ∞); a constant encoder
+    gives 0; in exact expectations −L bounds R_α from below. Collapse: as InfoNCE.
     """
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
@@ -109,8 +111,13 @@ class RenyiInfoNCE(PairObjective):
         positive, order = log_ratio.diagonal(), self.order
         if order == 1:
             return {"related": -positive.mean(), "all": torch.zeros_like(positive.sum())}
+        if abs(order - 1) < 0.01:  # 1/(α − 1) would amplify rounding: expand about the mean
+            centre = positive.mean()
+            related = centre + torch.log1p(torch.expm1((order - 1) * (positive - centre)).mean()) / (order - 1)
+        else:
+            related = (_log_sum_exp((order - 1) * positive) - math.log(n)) / (order - 1)
         return {
-            "related": -(_log_sum_exp((order - 1) * positive) - math.log(n)) / (order - 1),
+            "related": -related,
             "all": (_log_sum_exp(order * log_ratio.flatten()) - 2 * math.log(n)) / order,
         }
 

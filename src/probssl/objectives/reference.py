@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.energies import Energy
+from probssl.errors import InputError
 from probssl.objectives.base import Objective
 from probssl.objectives.contrast import SimSiam
 from probssl.pairings.views import Pairing
@@ -57,6 +58,8 @@ class RatioEnergy(_OnInputs):
 
     def __init__(self, pairing: Pairing, population: Tensor) -> None:
         super().__init__()
+        if len(population) < 2:
+            raise InputError("a density ratio of pairs needs a population of at least two observations")
         self.pairing = pairing
         self.register_buffer("population", population.double(), persistent=False)
 
@@ -102,6 +105,12 @@ class Estimate:
         """The estimate of independent values [n]."""
         return cls(values.mean().item(), values.std().item() / len(values) ** 0.5 if len(values) > 1 else math.inf)
 
+    @classmethod
+    def read(cls, values: dict[str, float | None]) -> Estimate:
+        """From JSON, where null stands for a number that is not finite."""
+        mean, error = values["mean"], values["error"]
+        return cls(math.nan if mean is None else mean, math.inf if error is None else error)
+
 
 @dataclass(frozen=True)
 class ReferenceLosses:
@@ -131,7 +140,7 @@ class ReferenceLosses:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ReferenceLosses:
         """The inverse of `as_dict`."""
-        read: dict[str, Any] = {k: Estimate(**v) if isinstance(v, dict) else v for k, v in values.items()}
+        read: dict[str, Any] = {k: Estimate.read(v) if isinstance(v, dict) else v for k, v in values.items()}
         read.pop("share_learnt", None)
         return cls(**read)
 
@@ -160,7 +169,8 @@ def reference_losses(
 ) -> ReferenceLosses:
     """The loss of an encoder, in evaluation mode, beside its references on the same batches drawn from x.
 
-    The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`).
+    The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`),
+    where terms are weighted, or where the densities are beyond double precision.
     """
     generator = torch.Generator(device=x.device).manual_seed(seed)
     objective = objective.without_sampling()
@@ -175,6 +185,8 @@ def reference_losses(
             rows = torch.randperm(len(x), generator=generator, device=x.device)[:size]
             views = pairing(x[rows], objective.needs, generator)
             values["model"].append(objective(encoder, views).total.item())
+            if objective.weights:
+                continue
             if at_truth is not None and flat is not None:
                 values["optimum"].append(at_truth(encoder, views).total.item())
                 values["constant"].append(flat(encoder, views).total.item())
@@ -183,6 +195,7 @@ def reference_losses(
     finally:
         encoder.train(training)
     each = {name: torch.tensor(found, dtype=torch.float64) for name, found in values.items() if found}
+    each = {name: found for name, found in each.items() if name == "model" or bool(found.isfinite().all())}
     optimum, constant = each.get("optimum"), each.get("constant")
     return ReferenceLosses(
         model=Estimate.of(each["model"]),

@@ -54,9 +54,10 @@ class MaskAndNoise(Pairing):
         A single transcendental function a feature makes it five times as fast as `log_prob`.
         """
         keep, scale = self.preservation.to(x.dtype), self.noise.to(x.dtype)
-        if bool(((keep <= 0) | (keep >= 1)).any()):
-            return super().pairwise_log_prob(x_aug, x, block=block)
         white, white_aug = x / scale, x_aug / scale
+        cancels = 0.5 * white.square().max() * torch.finfo(x.dtype).eps > 1e-6  # the two parts are that much larger
+        if bool(((keep <= 0) | (keep >= 1)).any()) or not bool(white.isfinite().all()) or bool(cancels):
+            return super().pairwise_log_prob(x_aug, x, block=block)
         masked = torch.log1p(-keep) - 0.5 * white_aug.square() - scale.log() - 0.5 * math.log(2 * math.pi)
         log_odds = torch.log(keep) - torch.log1p(-keep) - 0.5 * white.square()  # [n, d], but for the product with x̃
         kept = [F.softplus(torch.addcmul(log_odds, white, row), threshold=40).sum(-1) for row in white_aug]

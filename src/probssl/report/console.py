@@ -113,7 +113,8 @@ def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
     exact = results[-1]
 
     def error(value: float, spread: float) -> str:
-        return f"{value:.3f}" if not spread < float("inf") else f"{value:.3f}±{spread:.3f}"
+        shown, about = (f"{value:.3f}", f"{spread:.3f}") if value < 1000 else (f"{value:.4g}", f"{spread:.2g}")
+        return shown if not spread < float("inf") else f"{shown}±{about}"
 
     return [
         ["↓ −log q(source | x̃), nats", *[error(r.nll, r.nll_se) for r in results], f"{exact.exact_nll:.3f}"],
@@ -174,7 +175,8 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     if diagnosis.healthy or not diagnosis.findings:
         console.print(escape(diagnosis.summary.removeprefix("healthy: ")), soft_wrap=True)
     for finding in diagnosis.findings:
-        console.print(f"[bold]{escape(finding.kind)}[/]  {escape(finding.message)}", soft_wrap=True)
+        told = finding.message.removeprefix(f"{finding.kind}: ")
+        console.print(f"[bold]{escape(finding.kind)}[/]  {escape(told)}", soft_wrap=True)
         for remedy in finding.remedies:
             console.print(f"  try: {escape(remedy)}", soft_wrap=True)
     for note in diagnosis.notes:
@@ -205,7 +207,8 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
 def show_studies(catalogue: list[dict[str, Any]]) -> None:
     """Experiments that can be reproduced."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in ("experiment", "paper", "what it shows", "laptop"):
+    table.add_column("experiment", no_wrap=True, min_width=max(len(study["name"]) for study in catalogue))
+    for column in ("paper", "what it shows", "laptop"):
         table.add_column(column)
     for study in catalogue:
         table.add_row(study["name"], study["paper"], study["claim"], study["laptop"])
