@@ -14,8 +14,9 @@ from probssl import studies
 from probssl.errors import InputError
 from probssl.metrics.deaugment import DeaugmentationResult
 from probssl.recipe import FIXED_ENERGY, OBJECTIVES
-from probssl.studies import circles, deaugmenting
-from probssl.studies.deaugmenting import Setting, Trial, rank_correlation
+from probssl.studies import circles, deaugmenting, deaugmenting_trials
+from probssl.studies.deaugmenting import rank_correlation
+from probssl.studies.deaugmenting_trials import FEW, Setting, Trial
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +31,12 @@ def smoke(tmp_path_factory):
     table.write_text("\n".join(["a,b,c,d,e,f,target", *lines]) + "\n")
     load = deaugmenting.load
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            deaugmenting,
-            "load",
-            lambda name, seed=0: load(table, label="target") if name == "pmlb:vehicle" else load(name, seed=seed),
-        )
+        for module in (deaugmenting, deaugmenting_trials):
+            patch.setattr(
+                module,
+                "load",
+                lambda name, seed=0: load(table, label="target") if name == "pmlb:vehicle" else load(name, seed=seed),
+            )
         patch.setattr(deaugmenting, "_all", _here)
         return folder / "out", studies.run("siamese/deaugmenting", "smoke", folder / "out", quiet=True)
 
@@ -51,7 +53,7 @@ def _read(path):
 
 def test_trials(smoke):
     trials = _read(smoke[0] / "trials.csv")
-    assert len(trials) == 2 * len(deaugmenting.FEW)
+    assert len(trials) == 2 * len(FEW)
     scores = [field.name for field in dataclasses.fields(DeaugmentationResult)]
     what = ["data", "objective", "energy", "asymmetry", "seed", "state"]
     assert list(trials[0]) == [*what, "linear_probe", "gain", "rankme", "width_error", *scores]
@@ -97,7 +99,7 @@ def test_files_and_page(smoke):
 
 
 def test_every_objective_with_every_energy():
-    settings = deaugmenting.every_setting()
+    settings = deaugmenting_trials.every_setting()
     assert len(set(settings)) == len(settings) == 2 + 2 * (len(OBJECTIVES) - len(FIXED_ENERGY)) + len(FIXED_ENERGY) + 1
     assert {s.objective for s in settings} == {*OBJECTIVES, "untrained"}
     assert Setting("fisher", "euclidean", "encoder") in settings
@@ -121,7 +123,7 @@ def test_circles_are_those_of_the_circles_study(objective, loss):
     ours = deaugmenting.trial("toy:circles", Setting(objective, "euclidean"), 3, 20)
     theirs = circles.trial(loss, 3, 20)
     assert ours.numbers["linear_probe"] == theirs.numbers["linear probe"]
-    assert ours.numbers["rankme"] == pytest.approx(deaugmenting.rankme(theirs.z), rel=1e-6)
+    assert ours.numbers["rankme"] == pytest.approx(deaugmenting_trials.rankme(theirs.z), rel=1e-6)
 
 
 def test_rank_correlation_of_one_group_is_spearmans():
@@ -207,13 +209,13 @@ def test_failures_and_collapses_are_counted_not_hidden():
 
 def test_a_failed_training_has_no_numbers(monkeypatch):
     fitted = type("Fitted", (), {"interrupted": False, "failure": "the loss is nan", "collapsed": {}})
-    monkeypatch.setattr(deaugmenting, "fit", lambda *args, **options: fitted)
+    monkeypatch.setattr(deaugmenting_trials, "fit", lambda *args, **options: fitted)
     found = deaugmenting.trial("toy:circles", Setting("snl", "cosine"), 0, 5)
     assert (found.state, found.numbers) == ("failed: the loss is nan", {})
 
 
 def test_an_interrupt_goes_through(monkeypatch):
     fitted = type("Fitted", (), {"interrupted": True, "failure": None, "collapsed": {}})
-    monkeypatch.setattr(deaugmenting, "fit", lambda *args, **options: fitted)
+    monkeypatch.setattr(deaugmenting_trials, "fit", lambda *args, **options: fitted)
     with pytest.raises(KeyboardInterrupt):
         deaugmenting.trial("toy:circles", Setting("infonce", "cosine"), 0, 5)
