@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 import math
 import time
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from probssl.errors import InputError
+from probssl.studies.comparison import Verdict
 from probssl.training.files import write_text
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
-Verdict = Literal["matched", "beaten", "missed", "not comparable"]
-
-RESOLUTION = 0.01
-"""Differences below this are never held against a result: published numbers are rounded or read off figures."""
 
 
 @dataclass(frozen=True)
@@ -136,39 +131,3 @@ def run(name: str, budget: str, out: Path, *, quiet: bool = False) -> StudyResul
     result = StudyResult(name, budget, time.perf_counter() - started, rows, page, study.reference)
     write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
     return result
-
-
-def published(experiment: str) -> dict[tuple[str, str], float]:
-    """The published numbers of an experiment: (setting, metric) -> value."""
-    folder = resources.files("probssl.studies") / "published"
-    found = {}
-    with (folder / f"{experiment.split('/')[0]}.csv").open(encoding="utf-8") as file:
-        for entry in csv.DictReader(file):
-            if entry["experiment"] == experiment:
-                found[entry["setting"], entry["metric"]] = float(entry["value"])
-    return found
-
-
-def verdict(
-    value: float | None,
-    spread: float | None,
-    repetitions: int,
-    published_value: float | None,
-    *,
-    higher_is_better: bool = True,
-) -> Verdict:
-    """Compare a mean over repetitions with a published number.
-
-    `matched` when they differ by no more than two standard errors of ours, or 0.01 where that is larger; otherwise
-    `beaten` or `missed` by the metric's direction. Without a published number, or without ours: `not comparable`.
-    A number of ours that is not finite is `missed`.
-    """
-    if value is None or published_value is None:
-        return "not comparable"
-    if not math.isfinite(value):
-        return "missed"
-    standard_error = (spread or 0.0) / max(repetitions, 1) ** 0.5
-    difference = value - published_value
-    if abs(difference) <= max(2 * standard_error, RESOLUTION):
-        return "matched"
-    return "beaten" if (difference > 0) == higher_is_better else "missed"

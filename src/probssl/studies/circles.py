@@ -27,7 +27,8 @@ from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective
 from probssl.pairings import LinearMixture, rotations
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies.base import Budget, Row, published, verdict
+from probssl.studies.base import Budget, Row
+from probssl.studies.comparison import published, verdict
 from probssl.training import TrainingPlan, fit
 from probssl.training.files import atomic_path, write_text
 

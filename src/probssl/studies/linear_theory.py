@@ -34,7 +34,8 @@ from probssl.objectives import (
 )
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies.base import Budget, Row, Verdict
+from probssl.studies.base import Budget, Row
+from probssl.studies.comparison import Verdict
 from probssl.studies.linear_cases import Case, cases, skewed_optimum
 from probssl.training import TrainingPlan, fit
 from probssl.training.files import atomic_path, write_text

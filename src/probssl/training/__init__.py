@@ -3,5 +3,6 @@
 from probssl.training.loop import Fitted, fit
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import ProgressBar, Reporter
+from probssl.training.stacked import Trial, fit_many
 
-__all__ = ["Fitted", "ProgressBar", "Reporter", "TrainingPlan", "fit"]
+__all__ = ["Fitted", "ProgressBar", "Reporter", "TrainingPlan", "Trial", "fit", "fit_many"]
