@@ -31,10 +31,10 @@ def test_fit_shows_every_option_and_its_default():
 
 
 def test_every_option_of_the_recipe_can_be_given(monkeypatch):
-    from probssl import cli
+    from probssl.cli import fit
 
     seen = {}
-    monkeypatch.setattr(cli, "_fit", lambda recipe, *rest: seen.update(recipe.as_dict()))
+    monkeypatch.setattr(fit, "_fit", lambda recipe, *rest: seen.update(recipe.as_dict()))
     loss = ("triplet", "pnorm", "encoder", 0.2, 1.5, 2.0, 0.5, 7)
     given = Recipe(*loss, 3, (5, 6), 0.7, 0.2, 9, 8, "sgd", 0.1, 0.2, 0.3, 4, 5.0, 6).as_dict()
     words = [(f"--{k.replace('_', '-')}", ",".join(map(str, v)) if k == "hidden" else v) for k, v in given.items()]

@@ -1,0 +1,53 @@
+"""`probssl data`: what is here, and what can be had."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from probssl.cli.app import Json, Quiet, app, command, print_json
+
+data_app = typer.Typer(
+    help="What data is here, and what can be had.", epilog="Example: probssl data list", no_args_is_help=True
+)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("list", epilog="Example: probssl data list --json")
+@command
+def data_list(as_json: Json = False) -> None:
+    """Named data sets, and which of them are here."""
+    from probssl.data import catalogue, data_directory
+    from probssl.report import console
+
+    sets = catalogue()
+    if as_json:
+        print_json({"directory": str(data_directory()), "data": [_plain(entry) for entry in sets]})
+    else:
+        console.show_data(sets, data_directory())
+
+
+@data_app.command("fetch", epilog="Example: probssl data fetch pmlb:letter")
+@command
+def data_fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set, for example pmlb:letter.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Find a named data set, or download it to the cache."""
+    from probssl.data import fetch
+    from probssl.report import console
+
+    with console.download_progress(name, quiet or as_json) as progress:
+        path = fetch(name, progress=progress)
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+    else:
+        console.say(str(path))
+
+
+def _plain(entry: Any) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(entry).items()}
