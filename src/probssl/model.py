@@ -49,8 +49,11 @@ class Model:
         )
 
     def inputs(self, features: np.ndarray) -> Tensor:
-        """Rows as the encoder takes them: standardised, single precision."""
-        return torch.from_numpy(self.standardiser.transform(features).astype(np.float32))
+        """Rows as the encoder takes them: standardised, single precision, one after the other in memory.
+
+        The layout decides how a matrix product rounds: of equal rows every path must make equal representations.
+        """
+        return torch.from_numpy(self.standardiser.transform(features).astype(np.float32, order="C"))
 
     def embed(self, data: Table | np.ndarray | str | os.PathLike[str]) -> np.ndarray:
         """Representations [n, dim] of rows of a table, of an array in the training data's columns, or of a file."""
