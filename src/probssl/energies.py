@@ -23,11 +23,11 @@ def unit(z: Tensor, length: float = 1.0) -> Tensor:
     return z * (inverse_norm if length == 1 else inverse_norm * length)
 
 
-def minus_half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = None) -> Tensor:
-    """−½ Σ_k w_k (a_ik − b_jk)² for all pairs: [..., n, d], [..., m, d] → [..., n, m].
+def squared_distance_factors(a: Tensor, b: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Factors of −½ Σ_k w_k (a_ik − b_jk)² for all pairs: [..., n, d], [..., m, d] → [..., n, d + 2], [..., m, d + 2].
 
-    One matrix product, [wa, −½wa², 1]·[b, 1, −½wb²]ᵀ, so that nothing else of size n × m is ever computed. Rounding may
-    leave values of coinciding points a little above zero.
+    [wa, −½wa², 1]·[b, 1, −½wb²]ᵀ is one matrix product, so that nothing else of size n × m is ever computed. Rounding
+    may leave values of coinciding points a little above zero.
     """
     # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
     centre = b.detach().mean(-2, keepdim=True)
@@ -37,7 +37,7 @@ def minus_half_squared_distances(a: Tensor, b: Tensor, weights: Tensor | None = 
     norm_b = -0.5 * (b * weighted_b).sum(-1, keepdim=True)
     left = torch.cat([weighted_a, norm_a, torch.ones_like(norm_a)], -1)
     right = torch.cat([b, torch.ones_like(norm_b), norm_b], -1)
-    return left @ right.mT
+    return left, right
 
 
 class Energy(nn.Module, abc.ABC):
@@ -65,8 +65,29 @@ class Energy(nn.Module, abc.ABC):
         """−δ(a_i, b_j), which is what losses use: the same as `-pairwise`, where an energy can save the negation."""
         return -self.pairwise(a, b)
 
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """left [n, p], right [m, p] and c with logits = left · rightᵀ + c; None where logits are no such product.
 
-class Cosine(Energy):
+        With factors, losses over all pairs need no n × m memory (`objectives.pairwise`).
+        """
+        return None
+
+
+class InnerProductEnergy(Energy):
+    """An energy that a matrix product gives for all pairs: a subclass writes `paired` and `factors`."""
+
+    @abc.abstractmethod
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]: ...
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        return -self.logits(a, b)
+
+    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+        left, right, offset = self.factors(a, b)
+        return (left @ right.mT).add_(offset) if offset else left @ right.mT
+
+
+class Cosine(InnerProductEnergy):
     """δ = (1 − cos(a, b)) / τ  (Siamese-EBM Eq. 5). Range [0, 2/τ]; 0 for parallel embeddings."""
 
     def __init__(self, temperature: float = 0.1) -> None:
@@ -76,27 +97,21 @@ class Cosine(Energy):
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return (1 - (unit(a) * unit(b)).sum(-1)) / self.temperature
 
-    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.logits(a, b)
-
-    def logits(self, a: Tensor, b: Tensor) -> Tensor:
-        return (unit(a, 1 / self.temperature) @ unit(b).mT).sub_(1 / self.temperature)
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
+        return unit(a, 1 / self.temperature), unit(b), -1 / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"
 
 
-class Euclidean(Energy):
+class Euclidean(InnerProductEnergy):
     """δ = ½‖a − b‖²  (Siamese-EBM Eq. 45; every linear theorem needs the ½). Range [0, ∞)."""
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return 0.5 * (a - b).square().sum(-1)
 
-    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.logits(a, b)
-
-    def logits(self, a: Tensor, b: Tensor) -> Tensor:
-        return minus_half_squared_distances(a, b)
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
+        return *squared_distance_factors(a, b), 0.0
 
 
 class PNorm(Energy):
@@ -128,7 +143,7 @@ class PNorm(Energy):
         return f"p={self.p:g}"
 
 
-class Dot(Energy):
+class Dot(InnerProductEnergy):
     """δ = −⟨a, b⟩ / τ. Range (−∞, ∞)."""
 
     def __init__(self, temperature: float = 1.0) -> None:
@@ -138,17 +153,14 @@ class Dot(Energy):
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return -(a * b).sum(-1) / self.temperature
 
-    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.logits(a, b)
-
-    def logits(self, a: Tensor, b: Tensor) -> Tensor:
-        return (a / self.temperature) @ b.mT
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
+        return a / self.temperature, b, 0.0
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}"
 
 
-class Anisotropic(Energy):
+class Anisotropic(InnerProductEnergy):
     """δ = ½ (a − b)ᵀ Λ (a − b) with Λ diagonal and positive (AnInfoNCE Eq. 3, in the ½ convention). Range [0, ∞).
 
     Λ = softplus(θ), so it stays positive however θ is trained; `trainable=False` fixes it. With `normalise` the
@@ -187,13 +199,10 @@ class Anisotropic(Energy):
             a, b = unit(a), unit(b)
         return 0.5 * ((a - b).square() * self.concentration).sum(-1)
 
-    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
-        return -self.logits(a, b)
-
-    def logits(self, a: Tensor, b: Tensor) -> Tensor:
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
         if self.normalise:
             a, b = unit(a), unit(b)
-        return minus_half_squared_distances(a, b, self.concentration)
+        return *squared_distance_factors(a, b, self.concentration), 0.0
 
     def extra_repr(self) -> str:
         return f"dim={len(self.raw_concentration)}, normalise={self.normalise}"
@@ -233,6 +242,9 @@ class Asymmetric(Energy):
 
     def logits(self, a: Tensor, b: Tensor) -> Tensor:
         return self.base.logits(a, b)
+
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        return self.base.factors(a, b)
 
 
 def _positive(name: str, value: float) -> float:

@@ -172,10 +172,3 @@ class PairObjective(Objective):
         if len(first) < 2:
             raise InputError("a contrastive batch needs at least two data points")
         return self.energy.embed(encoder, first), self.energy.embed_augmented(encoder, second)
-
-
-def off_diagonal_mean(matrix: Tensor) -> Tensor:
-    """Mean of the n(n − 1) entries off the diagonal of an [n, n] matrix."""
-    n = len(matrix)
-    # Without the first entry, rows of n + 1 end on the diagonal: the entries themselves, so that nothing cancels.
-    return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].mean()

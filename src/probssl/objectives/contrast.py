@@ -6,12 +6,12 @@ import math
 from typing import ClassVar
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from probssl.encoders import MLP
 from probssl.energies import Cosine, Energy, Euclidean, unit
 from probssl.errors import InputError
-from probssl.objectives.base import Pair, PairObjective, off_diagonal_mean
+from probssl.objectives.base import Pair, PairObjective
+from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
 
 
@@ -35,9 +35,9 @@ class Triplet(PairObjective):
         self.margin = margin
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        energies = self.energy.pairwise(*self.embed_pair(encoder, views))  # [n, n], rows x, columns x̃
-        violation = F.relu(energies.diagonal().unsqueeze(1) - energies + self.margin)
-        return {"triplet": off_diagonal_mean(violation)}
+        # Rows x̃ and columns x, so that δ(x_i, x̃_i) + margin is added to each column.
+        pairs = PairLogits.of(self.energy, *self.embed_pair(encoder, views)).transposed()
+        return {"triplet": pairs.plus_columns(self.margin - pairs.diagonal()).off_diagonal_mean("hinge")}
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return 0.0
@@ -64,11 +64,8 @@ class Spectral(PairObjective):
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
-        products = self.squared_radius * (unit(first) @ unit(second).mT)  # [n, n]
-        return {
-            "alignment": -2 * products.diagonal().mean(),
-            "uniformity": off_diagonal_mean(products.square()),
-        }
+        products = PairLogits(unit(first, self.squared_radius), unit(second))  # [n, n]
+        return {"alignment": -2 * products.diagonal().mean(), "uniformity": products.off_diagonal_mean("square")}
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return -float(dim) if self.pair == "original" else self.squared_radius**2 / dim - 2 * self.squared_radius

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from probssl.energies import Cosine, Energy, Euclidean
 from probssl.errors import InputError
-from probssl.objectives.base import Objective, Pair, PairObjective, off_diagonal_mean
+from probssl.objectives.base import Objective, Pair, PairObjective
+from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
 
 DROPS_DIMENSIONS = "directions in which the augmentation varies more than the data are worth nothing to it"
@@ -41,10 +42,11 @@ class JensenShannon(PairObjective):
         self.bias = nn.Parameter(torch.tensor(float(bias)))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        critic = self.energy.logits(*self.embed_pair(encoder, views)) - self.bias  # [n, n]
+        first, second = self.embed_pair(encoder, views)
+        critic = PairLogits.of(self.energy, first, second).plus_columns(-self.bias.expand(len(second)))  # [n, n]
         return {
             "positive": F.softplus(-critic.diagonal()).mean(),
-            "negative": off_diagonal_mean(F.softplus(critic)),
+            "negative": critic.off_diagonal_mean("softplus"),
         }
 
     def optimum(self, batch_size: int, dim: int) -> float | None:

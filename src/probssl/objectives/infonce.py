@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
-from probssl.objectives.base import Objective, Pair, PairObjective, Summed
+from probssl.objectives.base import Objective, Pair, PairObjective
+from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
 
 Candidates = Literal["batch", "batch-negatives", "two-view", "given"]
@@ -65,58 +65,44 @@ class InfoNCE(PairObjective):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
         if self.candidates == "two-view":
-            alignment, loss = self._two_view(first, second)
-        elif self.candidates == "given":
-            alignment, loss = self._given(encoder, views, first, second)
-        else:
-            logits = self.energy.logits(first, second)  # [n, n], rows x, columns x̃
-            alignment = -logits.diagonal().mean()
-            if self.candidates == "batch-negatives":
-                return {"alignment": alignment, "log_normaliser": self._negatives_only(logits)}
-            loss = _mean([-F.log_softmax(logits, dim).diagonal().mean() for dim in self._anchor_dims])
-        return Summed({"alignment": alignment, "log_normaliser": loss - alignment}, loss)
-
-    # The losses are −log softmax at the positive, which is alignment + log_normaliser. They go through log_softmax
-    # because torch.logsumexp is several times slower where exponentials underflow to denormal numbers.
+            return self._two_view(first, second)
+        if self.candidates == "given":
+            return self._given(encoder, views, first, second)
+        pairs = PairLogits.of(self.energy, first, second)  # [n, n], rows x, columns x̃
+        others = self.candidates == "batch-negatives"
+        directions = [pairs if dim else pairs.transposed() for dim in self._anchor_dims]
+        log_normaliser = _mean([rows.mean_log_sum_exp(without_diagonal=others) for rows in directions])
+        if others:
+            log_normaliser = log_normaliser - math.log(len(first) - 1)
+        return {"alignment": -pairs.diagonal().mean(), "log_normaliser": log_normaliser}
 
     @property
     def _anchor_dims(self) -> list[int]:
         """Dimensions of the matrix [x, x̃] over which candidates run: 0 for anchors x̃, 1 for anchors x."""
         return {"augmented": [0], "original": [1], "symmetric": [0, 1]}[self.anchor]
 
-    def _negatives_only(self, logits: Tensor) -> Tensor:
-        n = len(logits)
-        others = logits.masked_fill(torch.eye(n, dtype=torch.bool, device=logits.device), -torch.inf)
-        return _mean([torch.logsumexp(others, dim).mean() for dim in self._anchor_dims]) - math.log(n - 1)
+    def _two_view(self, first: Tensor, second: Tensor) -> dict[str, Tensor]:
+        both = torch.cat([first, second])
+        pairs = PairLogits.of(self.energy, both, both)  # [2n, 2n]
+        log_normaliser = pairs.mean_log_sum_exp(without_diagonal=True)
+        return {"alignment": self.energy.paired(first, second).mean(), "log_normaliser": log_normaliser}
 
-    def _two_view(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        n, both = len(first), torch.cat([first, second])
-        itself = torch.eye(2 * n, dtype=torch.bool, device=both.device)
-        logits = self.energy.logits(both, both)  # [2n, 2n]
-        positive = torch.arange(2 * n, device=both.device).roll(n)
-        return -logits.diagonal(n).mean(), F.cross_entropy(logits.masked_fill(itself, -torch.inf), positive)
-
-    def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> dict[str, Tensor]:
         if views.negatives is None:
             raise InputError("candidates='given' needs views with negatives, and this pairing provides none")
-        positive = self.energy.paired(first, second)  # [n]
+        positive = -self.energy.paired(first, second)  # [n]
         own = views.negatives.ndim == views.x.ndim + 1  # [n, M, ...] rather than [M, ...]
         flat = views.negatives.flatten(0, 1) if own else views.negatives
-        losses = []
+        log_normalisers = []
         for dim in self._anchor_dims:
             anchors, embed = (first, self.energy.embed_augmented) if dim else (second, self.energy.embed)
-            negative = embed(encoder, flat)
-            if own:
-                negative = negative.unflatten(0, views.negatives.shape[:2])  # [n, M, m]
-                anchors = anchors.unsqueeze(1).expand_as(negative)
-                energies = self.energy.paired(*((anchors, negative) if dim else (negative, anchors)))
-            else:
-                energies = (
-                    self.energy.pairwise(anchors, negative) if dim else self.energy.pairwise(negative, anchors).mT
-                )
-            logits = -torch.cat([positive.unsqueeze(1), energies], 1)  # [n, 1 + M]
-            losses.append(-F.log_softmax(logits, 1)[:, 0].mean())
-        return positive.mean(), _mean(losses)
+            negatives = embed(encoder, flat)  # [M, m] or [nM, m]
+            if own:  # one small matrix an anchor
+                anchors, negatives = anchors.unsqueeze(1), negatives.unflatten(0, views.negatives.shape[:2])
+            pairs = PairLogits.of(self.energy, *((anchors, negatives) if dim else (negatives, anchors)))
+            rows = pairs if dim else pairs.transposed()
+            log_normalisers.append(rows.mean_log_sum_exp(extra=positive.unsqueeze(1) if own else positive).mean())
+        return {"alignment": -positive.mean(), "log_normaliser": _mean(log_normalisers)}
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return None if self.candidates == "batch-negatives" else 0.0

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from probssl.energies import Energy, Euclidean
 from probssl.errors import InputError
-from probssl.objectives.base import Objective, Pair, PairObjective, off_diagonal_mean
+from probssl.objectives.base import Objective, Pair, PairObjective
+from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
-
-LINEAR_BEYOND = 30.0
-"""SNL's exponential continues as its tangent above this exponent, so that it stays finite and convex."""
 
 
 class BiasNetwork(nn.Module):
@@ -53,10 +50,10 @@ class Biased(PairObjective):
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
         self.bias = BiasNetwork(dim) if bias is None else bias
 
-    def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
-        """−δ(x_i, x̃_j) as [n, n], and λ(x̃_j) as [n]."""
+    def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[PairLogits, Tensor]:
+        """−δ(x_i, x̃_j) for all pairs, [n, n], and λ(x̃_j), [n]."""
         first, second = self.embed_pair(encoder, views)
-        return self.energy.logits(first, second), self.bias(second)
+        return PairLogits.of(self.energy, first, second), self.bias(second)
 
 
 class NCE(Biased):
@@ -90,11 +87,11 @@ class NCE(Biased):
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         minus_energies, bias = self.logits_and_bias(encoder, views)
-        prior = 1 / len(minus_energies) if self.prior is None else self.prior
-        logits = minus_energies + (math.log(prior / (1 - prior)) - bias)  # [n, n], column i belongs to x̃_i
+        prior = 1 / len(bias) if self.prior is None else self.prior
+        logits = minus_energies.plus_columns(math.log(prior / (1 - prior)) - bias)  # column i belongs to x̃_i
         return {
             "positive": prior * F.softplus(-logits.diagonal()).mean(),
-            "negative": (1 - prior) * off_diagonal_mean(F.softplus(logits)),
+            "negative": (1 - prior) * logits.off_diagonal_mean("softplus"),
         }
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
@@ -134,13 +131,11 @@ class SNL(Biased):
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         minus_energies, bias = self.logits_and_bias(encoder, views)
-        exponent = minus_energies - bias  # [n, n], column i belongs to x̃_i
-        excess = F.relu(exponent - LINEAR_BEYOND)
-        weights = torch.exp(exponent - excess) * (1 + excess)
+        exponents = minus_energies.plus_columns(-bias)  # column i belongs to x̃_i
         return {
             "alignment": -minus_energies.diagonal().mean(),
             "bias": bias.mean(),
-            "normaliser": off_diagonal_mean(weights) - 1,
+            "normaliser": exponents.off_diagonal_mean("exponential") - 1,
         }
 
     def with_energy(self, energy: Energy) -> Objective | None:

@@ -1,0 +1,266 @@
+"""All pairs of a batch at once: the sums that contrastive losses take over −δ(a_i, b_j), fused with their gradients.
+
+A loss of n × m pairs needs a few sums over the matrix of logits S and nothing of the matrix itself. Energies whose
+logits are inner products, S = L Rᵀ (cosine, Euclidean, dot, anisotropic: `Energy.factors`), get them in one pass over
+blocks that stay in the cache. Each block yields its part of the value and, in the same visit, of the gradients in L and
+R, which are all that is kept: memory grows with n + m, not with n · m. The same functions serve one batch, a stack of
+models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Other energies, and second
+derivatives, go through the plain matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from probssl.energies import Energy
+
+Shape = Literal["exponential", "softplus", "square", "hinge"]
+Kind = Literal["log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge"]
+BASE_TWO = ("log-sum-exp", "log-sum-exp-others", "exponential")
+
+LINEAR_BEYOND = 30.0
+"""The exponential continues as its tangent above this exponent, so that sums of it stay finite and convex."""
+
+BLOCK = 2**20
+"""Entries of a block of logits: 4 MB in single precision, which a core's share of the cache holds."""
+
+LOG2_E = 1 / math.log(2)
+
+NEVER = {
+    "log-sum-exp-others": -math.inf,
+    "exponential": -math.inf,
+    "softplus": -math.inf,
+    "square": 0.0,
+    "hinge": -1.0,
+}
+"""Logits that add nothing to a sum, put on the diagonal where it does not count."""
+
+
+@dataclass(frozen=True)
+class PairLogits:
+    """S_ij = −δ(a_i, b_j) for all pairs of a batch, [n, m], as what losses ask of it; leading dimensions are allowed.
+
+    S = left · rightᵀ + offset with factors `left` [n, p] and `right` [m, p]; where the energy has none, `matrix` is S.
+    """
+
+    left: Tensor | None
+    right: Tensor | None
+    offset: float = 0.0
+    matrix: Tensor | None = None
+
+    @classmethod
+    def of(cls, energy: Energy, a: Tensor, b: Tensor) -> PairLogits:
+        """The logits of an energy between embeddings a [n, d] and b [m, d]."""
+        factors = energy.factors(a, b)
+        return cls(None, None, matrix=energy.logits(a, b)) if factors is None else cls(*factors)
+
+    @property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """The factors, where there are any."""
+        assert self.left is not None
+        assert self.right is not None
+        return self.left, self.right
+
+    def plus_columns(self, shift: Tensor) -> PairLogits:
+        """S_ij + shift_j."""
+        if self.matrix is not None:
+            return replace(self, matrix=self.matrix + shift.unsqueeze(-2))
+        left, right = self.factors
+        column = (shift + self.offset).unsqueeze(-1)
+        return PairLogits(torch.cat([left, torch.ones_like(left[..., :1])], -1), torch.cat([right, column], -1))
+
+    def transposed(self) -> PairLogits:
+        """S_ji."""
+        return PairLogits(self.right, self.left, self.offset, None if self.matrix is None else self.matrix.mT)
+
+    def diagonal(self) -> Tensor:
+        """S_ii: [n]."""
+        if self.matrix is not None:
+            return self.matrix.diagonal(dim1=-2, dim2=-1)
+        left, right = self.factors
+        products = (left * right).sum(-1)
+        return products + self.offset if self.offset else products
+
+    def mean_log_sum_exp(self, *, without_diagonal: bool = False, extra: Tensor | None = None) -> Tensor:
+        """mean_i log Σ_j e^{S_ij}, over j ≠ i on request; `extra` [n] adds one more logit to each row."""
+        kind: Kind = "log-sum-exp-others" if without_diagonal else "log-sum-exp"
+        if extra is not None and self.offset:
+            extra = extra - self.offset
+        return self._total(kind, extra) / self._size[0] + self.offset
+
+    def off_diagonal_mean(self, shape: Shape) -> Tensor:
+        """mean_{i≠j} f(S_ij), with f the exponential (its tangent above 30), softplus, the square, or max(0, S)."""
+        if self.offset:
+            return self.plus_columns(self.factors[1].new_zeros(())).off_diagonal_mean(shape)
+        rows, columns = self._size
+        return self._total(shape) / (rows * columns - min(rows, columns))
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        if self.matrix is not None:
+            return self.matrix.shape[-2], self.matrix.shape[-1]
+        left, right = self.factors
+        return left.shape[-2], right.shape[-2]
+
+    def _total(self, kind: Kind, extra: Tensor | None = None) -> Tensor:
+        if self.matrix is not None:
+            return plain_total(self.matrix, kind, extra)
+        return FusedTotal.apply(*self.factors, extra, kind, torch.is_grad_enabled())[0]
+
+
+def plain_total(matrix: Tensor, kind: Kind, extra: Tensor | None = None) -> Tensor:
+    """The sum from a matrix that is there: for energies without factors, and for second derivatives."""
+    diagonal = torch.eye(matrix.shape[-2], matrix.shape[-1], dtype=torch.bool, device=matrix.device)
+    if kind in ("log-sum-exp", "log-sum-exp-others"):
+        candidates = matrix if kind == "log-sum-exp" else matrix.masked_fill(diagonal, -torch.inf)
+        return _log_sum_exp(candidates if extra is None else torch.cat([candidates, extra.unsqueeze(-1)], -1)).sum(-1)
+    if kind == "exponential":
+        excess = F.relu(matrix - LINEAR_BEYOND)
+        values = torch.exp(matrix - excess) * (1 + excess)
+    else:
+        values = F.softplus(matrix) if kind == "softplus" else matrix.square() if kind == "square" else F.relu(matrix)
+    return values.masked_fill(diagonal, 0.0).sum((-2, -1))
+
+
+def _log_sum_exp(matrix: Tensor) -> Tensor:
+    """log Σ_j e^{S_ij}, through log_softmax: torch.logsumexp is slow where exponentials underflow to denormals."""
+    largest = matrix.detach().argmax(-1, keepdim=True)
+    return (matrix.gather(-1, largest) - F.log_softmax(matrix, -1).gather(-1, largest)).squeeze(-1)
+
+
+class FusedTotal(torch.autograd.Function):
+    """A sum over S = left · rightᵀ together with its gradients in both factors, so that backward only scales them."""
+
+    @staticmethod
+    def forward(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
+        batch = left.shape[:-2]
+        one, other = (factor.reshape(-1, *factor.shape[-2:]) for factor in (left, right))
+        row = None if extra is None else extra.reshape(-1, 1, extra.shape[-1])
+        return tuple(part.view((*batch, *part.shape[1:])) for part in _fused(one, other, row, kind, train))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        left, right, extra, ctx.kind, ctx.train = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(left, right, extra, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor, *unused: Any) -> tuple[Tensor | None, ...]:
+        left, right, extra, of_left, of_right, of_extra = ctx.saved_tensors
+        if torch.is_grad_enabled() or not ctx.train:  # it is to be differentiated again
+            inputs = [tensor for tensor in (left, right, extra) if tensor is not None]
+            with torch.enable_grad():
+                total = plain_total(left @ right.mT, ctx.kind, extra)
+                slopes = torch.autograd.grad(total, inputs, slope, create_graph=True)
+            return *slopes, *[None] * (5 - len(slopes))
+        slope = slope[..., None, None]
+        with_extra = None if extra is None else (of_extra * slope).squeeze(-2)
+        return of_left.mT * slope, of_right.mT * slope, with_extra, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, dims: tuple[int | None, ...], *inputs: Any
+    ) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int]]:
+        stacked = [
+            None
+            if tensor is None
+            else tensor.expand(info.batch_size, *tensor.shape)
+            if dim is None
+            else tensor.movedim(dim, 0)
+            for tensor, dim in zip(inputs[:3], dims[:3], strict=True)
+        ]
+        return FusedTotal.apply(*stacked, *inputs[3:]), (0, 0, 0, 0)
+
+
+def _fused(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
+    """The sum for each of K models, [K], and where `train` its gradients in left, right and extra.
+
+    left [K, n, p], right [K, m, p], extra [K, 1, n]; the gradients come as [K, p, n], [K, p, m] and [K, 1, n], with the
+    numbers of a dimension side by side: matrix products with few columns are slower than those with few rows.
+    """
+    (models, n, p), m = left.shape, right.shape[1]
+    total = left.new_zeros(models, dtype=torch.float64)
+    of_left, of_right = (left.new_empty(models, p if train else 0, size) for size in (n, m))
+    of_extra = left.new_empty(models, 1, n if train and extra is not None else 0)
+    together = max(1, BLOCK // (n * m))
+    rows = n if n * m <= BLOCK else max(64, BLOCK // m)
+    for first in range(0, models, together):
+        some = slice(first, first + together)
+        for row in range(0, n, rows):
+            here = slice(row, row + rows)
+            part = left[some, here]
+            logits = torch.bmm(part * LOG2_E if kind in BASE_TWO else part, right[some].mT)
+            if kind != "log-sum-exp":
+                logits.diagonal(offset=row, dim1=1, dim2=2).fill_(NEVER[kind])
+            if kind in ("log-sum-exp", "log-sum-exp-others"):
+                values, scale, share = _normalise(logits, None if extra is None else extra[some, :, here])
+                if train and share is not None:
+                    of_extra[some, :, here] = share
+            else:
+                values, scale = _SUMS[kind](logits), None
+            total[some] += values
+            if not train:
+                continue
+            slope = torch.bmm(right[some].mT, logits.mT)
+            if scale is not None:
+                slope, part = slope * scale, part * scale.mT
+            of_left[some, :, here] = slope
+            if row == 0:
+                torch.bmm(part.mT, logits, out=of_right[some])
+            else:
+                of_right[some].baddbmm_(part.mT, logits)
+    return total.to(left.dtype), of_left, of_right, of_extra
+
+
+# What is done to a block of logits [k, r, m]: it becomes, in place, the derivative of the sum in each of them, and the
+# sum [k] is returned. Exponentials get logits in units of log 2, since exp2 is three times as fast as exp.
+
+
+def _normalise(logits: Tensor, extra: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Σ_i log Σ_j e^{S_ij}: weights are left unnormalised; what to scale rows by [k, 1, r], and the extra's share."""
+    top = logits.amax(-1, keepdim=True)
+    if extra is not None:
+        extra = (extra * LOG2_E).mT
+        top = torch.maximum(top, extra)
+    normaliser = logits.sub_(top).exp2_().sum(-1, keepdim=True)
+    if extra is not None:
+        extra = (extra - top).exp2_()
+        normaliser += extra
+    scale = normaliser.reciprocal()
+    share = None if extra is None else (extra * scale).mT
+    return (top + normaliser.log2()).double().sum((1, 2)) / LOG2_E, scale.mT, share
+
+
+def _exponential(logits: Tensor) -> Tensor:
+    limit = LINEAR_BEYOND * LOG2_E
+    if bool(logits.amax() > limit):
+        excess = F.relu(logits - limit)
+        return (logits.clamp_(max=limit).exp2_() * (1 + excess / LOG2_E)).sum((1, 2))
+    return logits.exp2_().sum((1, 2))
+
+
+def _softplus(logits: Tensor) -> Tensor:
+    values = F.softplus(logits).sum((1, 2))
+    logits.sigmoid_()
+    return values
+
+
+def _square(logits: Tensor) -> Tensor:
+    values = logits.square().sum((1, 2))
+    logits.mul_(2)
+    return values
+
+
+def _hinge(logits: Tensor) -> Tensor:
+    values = logits.relu_().sum((1, 2))
+    logits.sign_()
+    return values
+
+
+_SUMS = {"exponential": _exponential, "softplus": _softplus, "square": _square, "hinge": _hinge}
