@@ -1,8 +1,6 @@
-"""The rule that compares with published numbers, the numbers themselves, and the catalogue."""
+"""The rule that compares with a bare number, rows, and the catalogue."""
 
-import csv
 import importlib
-from importlib import resources
 
 import pytest
 
@@ -38,22 +36,6 @@ def test_verdict(value, spread, repetitions, published, higher, expected):
 def test_rows_are_strict_json():
     row = studies.Row("a", "b", float("nan"), float("inf"), 0.9, "missed").as_dict()
     assert row == {"setting": "a", "metric": "b", "value": None, "spread": None, "published": 0.9, "verdict": "missed"}
-
-
-def test_published_numbers_parse():
-    names = {study.name for study in studies.catalogue()}
-    files = list((resources.files("probssl.studies") / "published").iterdir())
-    assert files
-    for path in files:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        keys = [(row["experiment"], row["setting"], row["metric"]) for row in rows]
-        assert len(set(keys)) == len(keys) > 0
-        for row in rows:
-            assert list(row) == ["experiment", "setting", "metric", "value", "source"]
-            assert row["experiment"] in names
-            assert row["source"]
-            assert studies.published(row["experiment"])[row["setting"], row["metric"]] == float(row["value"])
 
 
 def test_catalogue():
