@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from probssl.errors import InputError
-from probssl.pairings.views import Pairing, standard_normal
+from probssl.pairings.views import FeaturewisePairing, standard_normal
 
 
-class MaskAndNoise(Pairing):
+class MaskAndNoise(FeaturewisePairing):
     """x̃ = α ∘ x + ε, with α ~ Bernoulli(ρ) and ε ~ N(0, σ²) in every feature (Siamese-EBM Eq. 37 and 168).
 
     log p(x̃ | x) = Σ_features log[(1 − ρ) N(x̃ | 0, σ²) + ρ N(x̃ | x, σ²)]   (Eq. 170)
@@ -36,10 +36,14 @@ class MaskAndNoise(Pairing):
         self.register_buffer("preservation", keep)
         self.register_buffer("noise", scale)
 
-    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        noise = standard_normal(x, generator).mul_(self.noise)
-        mask = torch.empty_like(x).bernoulli_(self.preservation, generator=generator)
-        return torch.addcmul(noise, mask, x)
+    def draws(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        noise = standard_normal(x, generator)
+        return noise, torch.empty_like(x).uniform_(generator=generator)  # less than half the time of bernoulli_
+
+    def apply_draws(self, x: Tensor, draws: tuple[Tensor, ...]) -> Tensor:
+        noise, chance = draws
+        keep = chance < self.preservation  # uniform in [0, 1): a rate of 1 keeps everything, one of 0 nothing
+        return torch.addcmul(keep * x, noise, self.noise.to(x.dtype))
 
     def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
         keep, scale = self.preservation.to(x.dtype), self.noise.to(x.dtype)

@@ -70,6 +70,25 @@ class Pairing(nn.Module, abc.ABC):
         return torch.cat([self.log_prob(x_aug.unsqueeze(1), some.unsqueeze(0)) for some in x.split(rows)], 1)
 
 
+class FeaturewisePairing(Pairing):
+    """A pairing that treats features alike and apart: x̃ comes from x and random numbers of the shape of x.
+
+    So K of them, their parameters stacked to [K, 1, 1] or [K, 1, d], are one pairing of K batches [K, n, d], which is
+    how many models train as one. A subclass writes `draws` and `apply_draws` in place of `sample`.
+    """
+
+    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.apply_draws(x, self.draws(x, generator))
+
+    @abc.abstractmethod
+    def draws(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+        """The random numbers that one sample for x takes, each of the shape of x."""
+
+    @abc.abstractmethod
+    def apply_draws(self, x: Tensor, draws: tuple[Tensor, ...]) -> Tensor:
+        """The sample x̃ that x and `draws` make."""
+
+
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """N(0, 1) noise of the shape, type and device of `like`."""
     return torch.empty_like(like).normal_(generator=generator)

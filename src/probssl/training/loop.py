@@ -77,7 +77,7 @@ def fit(
     if len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
     own_random_state = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with GLOBAL_RANDOM_STATE, own_random_state, _flushed_denormals(), _interruptible() as stop:
+    with GLOBAL_RANDOM_STATE, own_random_state, flushed_denormals(), interruptible() as stop:
         run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), device)
         run.begin(resume)
         with reporter:
@@ -222,7 +222,9 @@ class _Run:
             failure = str(error)
         self.seconds = time.perf_counter() - started
         if failure is not None:
-            self._event({"event": "failure"}, f"step {self.step}: {failure}", reporter)
+            message = f"step {self.step}: {failure}"
+            self.log.append({"step": self.step, "event": "failure", "message": message})
+            reporter.warn(message)
         else:
             self.save()
         interrupted = self.step < plan.steps and failure is None
@@ -257,22 +259,28 @@ class _Run:
 
     def _look(self, reporter: Reporter, numbers: dict[str, float] | None = None) -> Look:
         seen, news = self.watch.inspect(self.encoder, self.step)
-        row = {
-            "step": self.step,
-            "seconds": round(self.seconds, 3),
-            **(numbers or {}),
-            "learning_rate": self.base_rates[0] * self.plan.rate_factor(max(self.step - 1, 0)),
-            **seen.numbers(),
-        }
-        self.log.append(row)
-        reporter.row(row)
-        for event, kind in news:
-            outcome = "" if event == "collapse" else "recovered from "
-            self._event({"event": event, "kind": kind}, f"step {self.step}: {outcome}{MEANING[kind]}", reporter)
+        rate = self.base_rates[0] * self.plan.rate_factor(max(self.step - 1, 0))
+        record(self.log, reporter, self.step, self.seconds, rate, seen, news, numbers)
         return seen
 
-    def _event(self, event: dict[str, str], message: str, reporter: Reporter) -> None:
-        self.log.append({"step": self.step, **event, "message": message})
+
+def record(
+    log: RunLog,
+    reporter: Reporter,
+    step: int,
+    seconds: float,
+    rate: float,
+    seen: Look,
+    news: list[tuple[str, str]],
+    numbers: dict[str, float] | None = None,
+) -> None:
+    """A row of the log with what a look saw and the terms of the loss, and an event for each of its news."""
+    row = {"step": step, "seconds": round(seconds, 3), **(numbers or {}), "learning_rate": rate, **seen.numbers()}
+    log.append(row)
+    reporter.row(row)
+    for event, kind in news:
+        message = f"step {step}: {'' if event == 'collapse' else 'recovered from '}{MEANING[kind]}"
+        log.append({"step": step, "event": event, "kind": kind, "message": message})
         reporter.warn(message)
 
 
@@ -332,7 +340,7 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
 
 
 @contextlib.contextmanager
-def _flushed_denormals() -> Iterator[None]:
+def flushed_denormals() -> Iterator[None]:
     """Numbers below 1e-38 count as zero: exponentials of large energies are full of them, and each costs like fifty."""
     already = bool((torch.full((16,), 1e-38) * 1e-3 == 0).all())
     torch.set_flush_denormal(True)
@@ -343,7 +351,7 @@ def _flushed_denormals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """An event set by the first Ctrl-C or SIGTERM, so that training stops between two steps; a second one aborts."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -109,6 +109,13 @@ class CollapseWatch:
         """One look, and what is newly announced by it: pairs of `collapse` or `recovery` and the kind."""
         representations = encode(encoder, self.sample)
         embeddings = encode(encoder.head, representations) if isinstance(encoder, WithHead) else None
+        return self.judge(representations, embeddings, step)
+
+    @torch.no_grad()
+    def judge(
+        self, representations: Tensor, embeddings: Tensor | None, step: int
+    ) -> tuple[Look, list[tuple[str, str]]]:
+        """`inspect` where the representations of the sample are at hand."""
         seen = look(representations, self.energy, embeddings)
         if not seen.finite:
             return seen, []
