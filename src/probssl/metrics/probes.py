@@ -47,7 +47,9 @@ def linear_probe(
     accuracy then depends on their scale and offset: the protocol says in how many splits that happened.
     `standardise` scales each feature to mean 0 and variance 1 by the training rows (a slightly different
     penalty, many times faster); `solver="newton-cholesky"` reaches the optimum of the same loss when
-    features times classes are few.
+    features times classes are few. `solver="whitened"` is L-BFGS on the same loss in coordinates that undo the
+    covariance of the features: its result does not depend on their scale, and 200 iterations come nearer to the
+    optimum than 1,000 of the default on badly scaled representations.
 
     Rows of a class with one member cannot be stratified: they join the training side of every split.
     """
@@ -55,11 +57,17 @@ def linear_probe(
     from sklearn.linear_model import LogisticRegression
 
     whole(iterations, "iterations", 1)
-    if solver not in ("lbfgs", "newton-cholesky"):
-        raise InputError(f"solver must be 'lbfgs' or 'newton-cholesky', not {solver!r}.")
-    unfinished = []
+    if solver not in ("lbfgs", "newton-cholesky", "whitened"):
+        raise InputError(f"solver must be 'lbfgs', 'newton-cholesky' or 'whitened', not {solver!r}.")
+    unfinished: list[object] = []
 
     def predict(x: Array, y: NDArray[np.intp], query: Array) -> NDArray[np.intp]:
+        if solver == "whitened":
+            from probssl.metrics._logistic import fit_whitened  # torch, which the other solvers do without
+
+            fitted = fit_whitened(x, y, iterations)
+            unfinished.extend([] if fitted.converged else [fitted])
+            return fitted.predict(query)
         model = LogisticRegression(max_iter=iterations, solver=solver)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
