@@ -61,14 +61,15 @@ def fit(
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     reporter: Reporter | None = None,
+    stop: threading.Event | None = None,
     device: str | torch.device = "cpu",
 ) -> Fitted:
     """Train `encoder` (in place) on rows of `data` [n, ...] with positives from `pairing`, minimising `objective`.
 
     One seed decides batches, augmentations and any randomness inside the modules; the global random state is left as
     it was. With `out`, a log (`log.jsonl`) and checkpoints go there, and `resume=True` goes on from the newest
-    checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C and SIGTERM stop
-    between two steps with a checkpoint. A non-finite loss or gradient stops training: before it touches the
+    checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C, SIGTERM and `stop`
+    end it between two steps with a checkpoint. A non-finite loss or gradient stops training: before it touches the
     weights on a CPU, at the next row of the log elsewhere.
     """
     plan = TrainingPlan() if plan is None else plan
@@ -77,11 +78,11 @@ def fit(
     if len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
     own_random_state = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with GLOBAL_RANDOM_STATE, own_random_state, flushed_denormals(), interruptible() as stop:
+    with GLOBAL_RANDOM_STATE, own_random_state, flushed_denormals(), interruptible(stop) as ended:
         run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), device)
         run.begin(resume)
         with reporter:
-            return run.train(reporter, stop)
+            return run.train(reporter, ended)
 
 
 class _Run:
@@ -292,7 +293,7 @@ def describe(name: str, module: nn.Module) -> dict[str, str]:
             settings = part.extra_repr()
         else:
             public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
-            settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if _plain(value))
+            settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if plain(value))
         described[path] = f"{type(part).__name__}({settings})"
     return described
 
@@ -301,11 +302,12 @@ def _shown(tensor: Tensor) -> float | str:
     return tensor.item() if tensor.numel() == 1 else fingerprint(tensor)
 
 
-def _plain(value: Any) -> bool:
+def plain(value: Any) -> bool:
+    """Whether a setting is a plain value, or made of such."""
     if isinstance(value, (tuple, list)):
-        return all(_plain(entry) for entry in value)
+        return all(plain(entry) for entry in value)
     if isinstance(value, dict):
-        return all(_plain(entry) for pair in value.items() for entry in pair)
+        return all(plain(entry) for pair in value.items() for entry in pair)
     return value is None or isinstance(value, (bool, int, float, str))
 
 
@@ -351,16 +353,22 @@ def flushed_denormals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event set by the first Ctrl-C or SIGTERM, so that training stops between two steps; a second one aborts."""
-    stop = threading.Event()
+def interruptible(stop: threading.Event | None = None) -> Iterator[threading.Event]:
+    """An event (`stop`, where given) that the first Ctrl-C or SIGTERM sets, for training to end between two steps.
+
+    A second one aborts.
+    """
+    stop = threading.Event() if stop is None else stop
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
+    asked = False
 
     def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        nonlocal asked
+        if asked:
             raise KeyboardInterrupt
+        asked = True
         stop.set()
 
     previous = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}

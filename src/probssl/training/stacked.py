@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 
-from torch import Tensor, nn
-
-from probssl.objectives.base import Objective
-from probssl.pairings.views import Pairing
-from probssl.training.loop import Fitted, fit
-from probssl.training.plan import TrainingPlan
+from probssl.training.loop import Fitted, fit, flushed_denormals, interruptible
 from probssl.training.progress import Reporter
+from probssl.training.stack import Stack, Trial
+from probssl.training.stack_losses import alike
+from probssl.training.stack_parts import layers_of
+from probssl.training.watch import SAMPLE_ROWS
 
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One training to be done: what `fit` takes. The encoder and the objective are trained in place."""
-
-    encoder: nn.Module
-    objective: Objective
-    pairing: Pairing
-    data: Tensor
-    plan: TrainingPlan
-    seed: int = 0
+__all__ = ["Trial", "fit_many"]
 
 
 def fit_many(
@@ -36,19 +27,150 @@ def fit_many(
 ) -> list[Fitted]:
     """Train all trials, each as `fit` would alone from the same seed; the results in the order of the trials.
 
-    `done(number, fitted)` is called as trials end, in any order. Ctrl-C, SIGTERM or `stop` end it between two steps:
-    trials that had not come to their end say so (`Fitted.interrupted`).
+    Trials whose encoders are linear layers with ReLU, of equal sizes, and whose batch sizes, optimisers and numbers of
+    steps agree are stacked, whatever their objectives, energies, pairings, rates, schedules, seeds and data are: one
+    batched computation in single thread, in groups that fit the cache. What a trial comes to does not depend on its
+    company. All others are trained one at a time. `done(number, fitted)` is called as trials end, in any
+    order. Ctrl-C, SIGTERM or `stop` end it between two steps: trials that had not come to their end say so
+    (`Fitted.interrupted`). A trial whose loss is not finite stops alone (`Fitted.failure`).
     """
     reporter = Reporter() if reporter is None else reporter
-    results = []
-    with reporter:
-        reporter.start(sum(trial.plan.steps for trial in trials), 0)
-        steps = 0
-        for number, t in enumerate(trials):
-            fitted = fit(t.encoder, t.objective, t.pairing, t.data, t.plan, seed=t.seed)
-            results.append(fitted)
-            steps += t.plan.steps
-            reporter.advance(steps)
+    results: dict[int, Fitted] = {}
+    progress = _Progress(reporter, sum(trial.plan.steps for trial in trials))
+
+    def finish(numbers: Sequence[int], fitted: Sequence[Fitted]) -> None:
+        for number, result in zip(numbers, fitted, strict=True):
+            results[number] = result
             if done is not None:
-                done(number, fitted)
-    return results
+                done(number, result)
+
+    with flushed_denormals(), interruptible(stop) as ended, reporter:
+        progress.start()
+        for numbers in _groups(trials):
+            if ended.is_set():
+                finish(numbers, [Fitted(0, 0.0, [], {}, interrupted=True, failure=None) for _ in numbers])
+                continue
+            stack = _stacked([trials[number] for number in numbers])
+            if stack is not None:
+                place = {id(trial): number for number, trial in zip(numbers, (trials[n] for n in numbers), strict=True)}
+                finish([place[id(trial)] for trial in stack.trials], stack.train(ended, progress.add))
+                continue
+            for number in numbers:
+                finish([number], [_alone(trials[number], ended, progress)])
+    return [results[number] for number in range(len(trials))]
+
+
+def _alone(trial: Trial, stop: threading.Event, progress: _Progress) -> Fitted:
+    fitted = fit(
+        trial.encoder,
+        trial.objective,
+        trial.pairing,
+        trial.data,
+        trial.plan,
+        seed=trial.seed,
+        reporter=_Forward(progress),
+        stop=stop,
+        device=trial.data.device,
+    )
+    if fitted.interrupted:
+        stop.set()
+    return fitted
+
+
+def _stacked(trials: Sequence[Trial]) -> Stack | None:
+    """The trials as a stack, unless it is one trial, or their objective turns out not to be made for it."""
+    if len(trials) == 1 or _kind(trials[0]) is None:
+        return None
+    try:
+        return Stack(trials)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # whatever keeps a loss from being batched
+        return None
+
+
+def _groups(trials: Sequence[Trial]) -> Iterator[list[int]]:
+    """Numbers of trials that train together: of one kind, neighbouring objectives side by side, as many as pay."""
+    kinds: dict[Hashable, list[int]] = {}
+    for number, trial in enumerate(trials):
+        kind = _kind(trial)
+        kinds.setdefault(("alone", number) if kind is None else kind, []).append(number)
+    for numbers in kinds.values():
+        numbers.sort(key=lambda number: repr(alike(trials[number].objective)))
+        stacks = -(-len(numbers) // models_together(trials[numbers[0]]))
+        size, more = divmod(len(numbers), stacks)
+        start = 0
+        for stack in range(stacks):
+            end = start + size + (stack < more)
+            yield numbers[start:end]
+            start = end
+
+
+def _kind(trial: Trial) -> Hashable | None:
+    """What trials of a stack have in common; None for a trial that cannot be in one."""
+    encoder, objective, data, plan = trial.encoder, trial.objective, trial.data, trial.plan
+    layers = layers_of(encoder)
+    parameters = dict(encoder.named_parameters())
+    shared = {id(p) for p in parameters.values()} & {id(p) for p in objective.parameters()}
+    if layers is None or alike(objective) is None or shared or data.device.type != "cpu" or data.ndim != 2:
+        return None
+    if len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
+        return None
+    return (
+        tuple(layers),
+        tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items()),
+        (data.shape[1], data.dtype, min(plan.batch_size, len(data)), min(SAMPLE_ROWS, len(data))),
+        (plan.steps, plan.optimiser, plan.log_interval),
+        (type(trial.pairing), objective.needs.augmented),
+    )
+
+
+def models_together(trial: Trial) -> int:
+    """How many trials like this one to stack: as many as keep a step's activations in a core's share of the cache.
+
+    Fewer pay for the overhead of each operation, more for memory traffic.
+    """
+    rows = min(trial.plan.batch_size, len(trial.data)) * (1 + trial.objective.needs.augmented)
+    widths = [p.shape[0] for p in trial.encoder.parameters() if p.ndim == 2]
+    numbers = rows * (2 * trial.data.shape[1] + 3 * sum(widths)) + 2 * sum(
+        p.numel() for p in trial.encoder.parameters()
+    )
+    return max(MINIMUM_STACK, min(MAXIMUM_STACK, cache_share() // (numbers * trial.data.element_size())))
+
+
+MINIMUM_STACK, MAXIMUM_STACK = 8, 64
+
+
+@functools.cache
+def cache_share() -> int:
+    """Bytes of the largest cache that belong to each core; 8 MiB where that cannot be found out."""
+    for level in ("index3", "index2"):
+        folder = Path(f"/sys/devices/system/cpu/cpu0/cache/{level}")
+        with contextlib.suppress(OSError, ValueError):
+            size = (folder / "size").read_text().strip()
+            sharing = (folder / "shared_cpu_map").read_text().replace(",", "").strip()
+            return int(size[:-1]) * {"K": 2**10, "M": 2**20}[size[-1]] // max(1, int(sharing, 16).bit_count())
+    return 8 * 2**20
+
+
+class _Progress:
+    """Steps of all trials together, told to one reporter."""
+
+    def __init__(self, reporter: Reporter, total: int) -> None:
+        self.reporter, self.total, self.steps = reporter, total, 0
+
+    def start(self) -> None:
+        self.reporter.start(self.total, 0)
+
+    def add(self, steps: int) -> None:
+        self.steps += steps
+        self.reporter.advance(self.steps)
+
+
+class _Forward(Reporter):
+    """Passes the steps of a single training on to the bar of the whole grid."""
+
+    def __init__(self, progress: _Progress) -> None:
+        self.progress, self.step = progress, 0
+
+    def advance(self, step: int) -> None:
+        self.progress.add(step - self.step)
+        self.step = step

@@ -1,0 +1,282 @@
+"""One stack: K trials of equal shapes, stepped together, each with its own data order, noise, rates and log."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from probssl.objectives.base import Objective
+from probssl.pairings.views import FeaturewisePairing, Pairing, random_signs
+from probssl.training.batches import BatchStream
+from probssl.training.log import RunLog
+from probssl.training.loop import Fitted, record
+from probssl.training.plan import TrainingPlan
+from probssl.training.progress import Reporter
+from probssl.training.stack_losses import StackedFisher, StackedLosses, StackedViews, alike
+from probssl.training.stack_parts import StackedEncoder, StackOptimiser
+from probssl.training.watch import SAMPLE_ROWS, CollapseWatch
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One training to be done: what `fit` takes. The encoder and the objective are trained in place."""
+
+    encoder: nn.Module
+    objective: Objective
+    pairing: Pairing
+    data: Tensor
+    plan: TrainingPlan
+    seed: int = 0
+
+
+class Stack:
+    """Trials that train as one. They share shapes, batch size, optimiser and intervals, and nothing else."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        # Those that take embeddings of the views from the shared pass come first, kinds of objectives side by side.
+        self.trials = sorted(trials, key=lambda t: (StackedFisher.fits(t.objective), repr(alike(t.objective))))
+        self.plan = self.trials[0].plan
+        self.encoder = StackedEncoder([t.encoder for t in self.trials])
+        self.losses = [self._losses(span) for span in _runs([repr(alike(t.objective)) for t in self.trials])]
+        self.augmented = self.trials[0].objective.needs.augmented
+        self._probe()
+        self.step = 0
+        self.failures: dict[int, tuple[int, str]] = {}  # trial -> step and reason
+        self._prepare_data()
+        self._prepare_optimisers()
+        self._prepare_watch()
+
+    def _losses(self, span: slice) -> StackedLosses:
+        objectives = [t.objective for t in self.trials[span]]
+        kind = StackedFisher if StackedFisher.fits(objectives[0]) else StackedLosses
+        return kind(objectives, self.encoder, span)
+
+    @torch.no_grad()
+    def _probe(self) -> None:
+        """Compute every loss once, on rows as they are: an objective that cannot be stacked says so here."""
+        x = torch.stack([t.data[: min(self.plan.batch_size, len(t.data))] for t in self.trials])
+        inputs = [x.clone() for _ in range(1 + self.augmented)]
+        embedded = {number: self.encoder(view).mT for number, view in enumerate(inputs)}
+        for losses in self.losses:
+            span, needs = losses.span, losses.needs
+            some = x[span].unsqueeze(1)
+            views = StackedViews(
+                [view[span] for view in inputs],
+                torch.zeros_like(some).expand(-1, self.augmented, -1, -1) if needs.score else None,
+                torch.ones_like(some).expand(-1, needs.directions, -1, -1) if needs.directions else None,
+            )
+            losses(views, {number: z[span] for number, z in embedded.items()})
+        self.encoded = sorted(set().union(*(losses.encoded for losses in self.losses)))
+        self.shared = slice(0, max((losses.span.stop for losses in self.losses if losses.encoded), default=0))
+
+    def _prepare_data(self) -> None:
+        tables: dict[int, Tensor] = {id(t.data): t.data for t in self.trials}
+        starts, start = {}, 0
+        for key, table in tables.items():
+            starts[key], start = start, start + len(table)
+        self.table = torch.cat(list(tables.values()))
+        self.starts = torch.tensor([starts[id(t.data)] for t in self.trials])[:, None]
+        device = torch.device("cpu")
+        self.batches = [BatchStream(len(t.data), t.plan.batch_size, t.seed, device) for t in self.trials]
+        self.chance = [torch.Generator().manual_seed(t.seed + 1) for t in self.trials]
+        self.rows = self.batches[0].batch_size
+        self.pairing = _stacked_pairing([t.pairing for t in self.trials])
+
+    def _prepare_optimisers(self) -> None:
+        plans = [t.plan for t in self.trials]
+        stacks = [(self.encoder.stack, slice(None), [plan.learning_rate for plan in plans])]
+        for losses in self.losses:
+            if losses.stack.leaves:
+                own = [plan.objective_learning_rate or plan.learning_rate for plan in plans[losses.span]]
+                stacks.append((losses.stack, losses.span, own))
+        self.stacks = stacks
+        self.optimisers = [StackOptimiser(stack.values, plans[span], rates) for stack, span, rates in stacks]
+        limits = [float("inf") if plan.clip_norm is None else plan.clip_norm for plan in plans]
+        self.limits = self.encoder.stack.values.new_tensor(limits)
+        self.clips = bool(self.limits.isfinite().any())
+        self.alive: Tensor | None = None  # [K, 1], once a trial has failed
+
+    def _prepare_watch(self) -> None:
+        self.watches, self.logs, samples = [], [], []
+        for t in self.trials:
+            order = torch.randperm(len(t.data), generator=torch.Generator().manual_seed(t.seed + 2))
+            samples.append(t.data[order[:SAMPLE_ROWS]])
+            self.watches.append(CollapseWatch(samples[-1], t.objective.energy))
+            self.logs.append(RunLog(None))
+        self.samples = torch.stack(samples)
+
+    def views(self) -> list[Tensor]:
+        """The next batch of every trial and its augmentations: x, x̃₁, … of [K, n, d]."""
+        index = torch.stack([stream.next() for stream in self.batches]) + self.starts
+        x = self.table.index_select(0, index.flatten()).view(len(self.trials), self.rows, *self.table.shape[1:])
+        if self.pairing is None:
+            draws = [
+                [t.pairing.sample(own, chance) for _ in range(self.augmented)]
+                for t, own, chance in zip(self.trials, x, self.chance, strict=True)
+            ]
+            return [x, *(torch.stack(view) for view in zip(*draws, strict=True))]
+        drawn = [[self.pairing.draws(x[0], chance) for _ in range(self.augmented)] for chance in self.chance]
+        return [
+            x,
+            *(
+                self.pairing.apply_draws(x, tuple(torch.stack(kind) for kind in zip(*own, strict=True)))
+                for own in zip(*drawn, strict=True)
+            ),
+        ]
+
+    def _views_of(self, losses: StackedLosses, inputs: list[Tensor]) -> StackedViews:
+        span, needs = losses.span, losses.needs
+        own = [view[span] for view in inputs]
+        score = directions = None
+        if needs.score and self.pairing is not None:
+            pairing = _stacked_pairing([t.pairing for t in self.trials[span]])
+            assert pairing is not None
+            score = torch.stack([pairing.score(view, own[0]) for view in own[1:]], 1)
+        elif needs.score:
+            each = zip(self.trials[span], own[0], torch.stack(own[1:], 1), strict=True)
+            score = torch.stack([t.pairing.score(x_aug, x) for t, x, x_aug in each])
+        if needs.directions:
+            each_chance = zip(own[0], self.chance[span], strict=True)
+            directions = torch.stack([random_signs(x, needs.directions, chance) for x, chance in each_chance])
+        return StackedViews(own, score, directions)
+
+    def advance(self) -> dict[int, dict[str, float]]:
+        """One step of all trials; the terms of each trial's loss where a row of the log is due."""
+        inputs = self.views()
+        embedded: dict[int, Tensor] = {}
+        if self.encoded:
+            together = torch.cat([inputs[number][self.shared] for number in self.encoded], 1)
+            some = self.encoder if self.shared.stop == len(self.trials) else self.encoder.of(self.shared)
+            embedded = dict(zip(self.encoded, some(together).mT.split(self.rows, 1), strict=True))
+        parts = []
+        for losses in self.losses:
+            own = {number: embedded[number][losses.span] for number in sorted(losses.encoded)}
+            parts.append(losses(self._views_of(losses, inputs), own))
+        total = torch.cat([part[0] for part in parts])
+        leaves = [leaf for stack, _, _ in self.stacks for leaf in stack.leaves.values()]
+        gradients = iter(torch.autograd.grad(total.sum(), leaves, allow_unused=True))
+        gathered = [stack.gather([next(gradients) for _ in stack.leaves]) for stack, _, _ in self.stacks]
+        self._check(total.detach(), gathered)
+        if self.clips:
+            self._clip(gathered)
+        factors = torch.tensor([t.plan.rate_factor(self.step) for t in self.trials], dtype=torch.float64)[:, None]
+        for optimiser, (_, span, _), gradient in zip(self.optimisers, self.stacks, gathered, strict=True):
+            optimiser.step(gradient, factors[span], None if self.alive is None else self.alive[span])
+        self.step += 1
+        if self.step % self.plan.log_interval and self.step != self.plan.steps:
+            return {}
+        return self._numbers(total, parts)
+
+    def _numbers(
+        self, total: Tensor, parts: Sequence[tuple[Tensor, tuple[Tensor, ...]]]
+    ) -> dict[int, dict[str, float]]:
+        rows: dict[int, dict[str, float]] = {}
+        for losses, (_, terms) in zip(self.losses, parts, strict=True):
+            columns = [term.tolist() for term in terms]
+            for number, *values in zip(range(len(self.trials))[losses.span], *columns, strict=True):
+                rows[number] = {"loss": total[number].item(), **dict(zip(losses.names, values, strict=True))}
+        return rows
+
+    def _check(self, total: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Trials whose loss or gradient is not finite fail here, before it touches their weights."""
+        if bool(torch.stack([total.sum(), *(gradient.sum() for gradient in gradients)]).isfinite().all()):
+            return
+        finite = total.isfinite()
+        for (_, span, _), gradient in zip(self.stacks, gradients, strict=True):
+            finite[span] &= gradient.isfinite().all(1)
+        for number in (~finite).nonzero().flatten().tolist():
+            loss = total[number].item()
+            bad = (
+                "the loss is not finite" if loss != loss or abs(loss) == float("inf") else "the gradient is not finite"
+            )
+            self._fail(number, f"{bad} (loss = {loss:.4g})")
+
+    def _fail(self, number: int, reason: str) -> None:
+        if number in self.failures:
+            return
+        self.failures[number] = self.step, reason
+        if self.alive is None:
+            self.alive = torch.ones(len(self.trials), 1, dtype=torch.bool)
+        self.alive[number] = False
+        self.logs[number].append({"step": self.step, "event": "failure", "message": f"step {self.step}: {reason}"})
+
+    def _clip(self, gradients: list[Tensor]) -> None:
+        squares = gradients[0].square().sum(1)
+        for (_, span, _), gradient in zip(self.stacks[1:], gradients[1:], strict=True):
+            squares[span] += gradient.square().sum(1)
+        scale = (self.limits / (squares.sqrt() + 1e-6)).clamp(max=1.0)[:, None]
+        for (_, span, _), gradient in zip(self.stacks, gradients, strict=True):
+            gradient.mul_(scale[span])
+
+    @torch.no_grad()
+    def look(self, numbers: dict[int, dict[str, float]], seconds: float) -> None:
+        """A row of every log, with what a look at each representation sees."""
+        for losses in self.losses:
+            if losses.stack.leaves:
+                losses.stack.unstack()  # energies may have parameters
+        h = self.encoder(self.samples, layers=self.encoder.depth)
+        z = self.encoder.advance(h.clone(), self.encoder.layers[self.encoder.depth :]).mT
+        with_head = self.encoder.depth < len(self.encoder.layers)
+        silent = Reporter()
+        for number, t in enumerate(self.trials):
+            if number in self.failures:
+                continue
+            seen, news = self.watches[number].judge(h[number].mT, z[number] if with_head else None, self.step)
+            rate = t.plan.learning_rate * t.plan.rate_factor(max(self.step - 1, 0))
+            record(self.logs[number], silent, self.step, seconds, rate, seen, news, numbers.get(number))
+            if self.step == t.plan.steps and not seen.finite:
+                self._fail(number, "the representation is not finite")
+
+    def train(self, stop: threading.Event, advanced: Callable[[int], None]) -> list[Fitted]:
+        """All steps, or until `stop`; results in the order of `self.trials`, weights written back."""
+        started = time.perf_counter()
+        self.look({}, 0.0)
+        while self.step < self.plan.steps and not stop.is_set():
+            numbers = self.advance()
+            advanced(len(self.trials))
+            if numbers:
+                self.look(numbers, (time.perf_counter() - started) / len(self.trials))
+        self.encoder.stack.unstack()
+        for losses in self.losses:
+            losses.stack.unstack()
+        seconds = (time.perf_counter() - started) / len(self.trials)
+        results = []
+        for number, t in enumerate(self.trials):
+            step, reason = self.failures.get(number, (self.step, None))
+            results.append(
+                Fitted(
+                    steps=step,
+                    seconds=seconds,
+                    history=self.logs[number].rows,
+                    collapsed=dict(self.watches[number].standing),
+                    interrupted=step < t.plan.steps and reason is None,
+                    failure=reason,
+                )
+            )
+        return results
+
+
+def _runs(kinds: Sequence[str]) -> list[slice]:
+    """Stretches of equal neighbours."""
+    starts = [number for number, kind in enumerate(kinds) if number == 0 or kind != kinds[number - 1]]
+    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(kinds)], strict=True)]
+
+
+def _stacked_pairing(pairings: Sequence[Pairing]) -> FeaturewisePairing | None:
+    """One pairing for K batches, where the pairings are of one kind that can be stacked."""
+    first = pairings[0]
+    if not isinstance(first, FeaturewisePairing) or any(type(pairing) is not type(first) for pairing in pairings):
+        return None
+    stacked = copy.copy(first)
+    stacked._buffers = {}
+    for name in dict(first.named_buffers()):
+        values = [pairing.get_buffer(name) for pairing in pairings]
+        width = max(value.numel() for value in values)
+        stacked._buffers[name] = torch.stack([value.expand(width) for value in values]).unsqueeze(1)
+    return stacked
