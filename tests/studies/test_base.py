@@ -1,11 +1,12 @@
 """The rule that compares with a bare number, rows, and the catalogue."""
 
-import importlib
+import json
 
 import pytest
 
 from probssl import studies
 from probssl.errors import InputError
+from probssl.studies.base import BUDGETS
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,12 @@ def test_rows_are_strict_json():
 
 def test_catalogue():
     for study in studies.catalogue():
-        assert callable(importlib.import_module(study.module).run)
         assert all(study.as_dict().values())
+        for budget in BUDGETS:
+            configs = study.configs(budget)
+            assert len({json.dumps(config, sort_keys=True) for config in configs}) == len(configs) > 0
+            cut = study.batches(configs, 2)
+            assert sorted(map(repr, configs)) == sorted(repr(config) for batch in cut for config in batch)
 
 
 @pytest.mark.parametrize(("name", "budget"), [("nope", "smoke"), ("siamese/circles", "nope")])

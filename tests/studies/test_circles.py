@@ -11,7 +11,7 @@ import torch
 
 from probssl import studies
 from probssl.data import load
-from probssl.studies import circles
+from probssl.studies import circles, circles_trials, engine
 
 SETTINGS = ["KL", "SNL", "NCE", "Fisher", "raw features", "untrained encoder"]
 
@@ -36,7 +36,8 @@ def test_document(smoke):
     folder, result = smoke
     document = json.loads((folder / "result.json").read_text())
     assert document == json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert set(document) == {"experiment", "budget", "seconds", "reference", "rows", "page"}
+    assert set(document) == {"experiment", "budget", "seconds", "reference", "trials", "failures", "rows", "page"}
+    assert (document["trials"], document["failures"]) == (6, [])
     assert (document["experiment"], document["budget"]) == ("siamese/circles", "smoke")
     for row in document["rows"]:
         assert list(row) == ["setting", "metric", "value", "spread", "published", "verdict"]
@@ -49,6 +50,7 @@ def test_files(smoke):
     assert {path.name for path in folder.iterdir()} == {
         "index.html",
         "result.json",
+        "store.sqlite",
         "trials.csv",
         "figure1.png",
         "figure2.png",
@@ -65,10 +67,32 @@ def test_files(smoke):
     assert sorted(trial["setting"] for trial in trials) == sorted(SETTINGS)
 
 
-def test_run_again_into_the_same_folder_is_allowed(smoke, monkeypatch):
+def test_running_again_trains_nothing_and_says_the_same(smoke, monkeypatch):
     folder, first = smoke
-    monkeypatch.setattr(circles, "run", lambda budget, out, quiet: (first.rows, first.page))
-    assert studies.run("siamese/circles", "smoke", folder).rows == first.rows
+    monkeypatch.setattr(engine, "_pass", lambda *args, **options: pytest.fail("everything is there"))
+    before = {path.name: path.read_bytes() for path in folder.glob("*.csv")}
+    assert studies.run("siamese/circles", "smoke", folder, quiet=True).rows == first.rows
+    assert {path.name: path.read_bytes() for path in folder.glob("*.csv")} == before
+
+
+def test_a_trial_is_the_same_whichever_others_it_is_run_with():
+    configs = [{"setting": setting, "seed": seed, "steps": 10} for seed in (0, 1) for setting in ("KL", "SNL")]
+    together = [found for _, found in circles_trials.run_batch(configs)]
+    alone = [found for config in configs for _, found in circles_trials.run_batch([config])]
+    for a, b in zip(together, alone, strict=True):
+        # but for where they lie: no loss here sees a translation, and Adam makes steps of a gradient that is only rounding
+        centred = [found["z"] - found["z"].mean(axis=0) for found in (a, b)]
+        np.testing.assert_allclose(*centred, rtol=1e-3, atol=1e-4)
+
+
+def test_what_failed_leaves_a_gap_and_not_a_crash(tmp_path):
+    """A grid without one of its trials is summarised and drawn."""
+    study = circles.Circles()
+    configs = [c for c in study.configs("smoke") if c["setting"] != "NCE"]
+    results = list(circles_trials.run_batch([{**config, "steps": 2} for config in configs]))
+    rows = study.summarise(results, "smoke")
+    assert [row.value for row in rows if row.setting == "NCE"] == [None, None]
+    assert "–" in study.draw(results, rows, "smoke", tmp_path).read_text()
 
 
 @pytest.mark.parametrize(("wrong", "share"), [(0, 1.0), (40, 1.0), (10, 0.75), (20, 0.5)])
@@ -78,30 +102,32 @@ def test_two_means_agreement(wrong, share):
     labels = np.repeat([0, 1], 20)
     for start in (0, 20):
         labels[start : start + wrong // 2] ^= 1
-    assert circles.two_means_agreement(z, labels) == pytest.approx(share)
+    assert circles_trials.two_means_agreement(z, labels) == pytest.approx(share)
 
 
 @pytest.fixture
 def captured(monkeypatch):
     """What every loss hands to the training loop, without training."""
-    seen = {}
+    seen = []
 
-    def fit(encoder, objective, pairing, x, plan, *, seed):
-        weights = {name: value.clone() for name, value in encoder.state_dict().items()}
-        seen[len(seen)] = SimpleNamespace(weights=weights, objective=objective, pairing=pairing, x=x, plan=plan)
-        return SimpleNamespace(history=[], collapsed={}, interrupted=False, failure=None)
+    def fit_many(trainings):
+        seen.extend(trainings)
+        return [SimpleNamespace(history=[], collapsed={}, interrupted=False, failure=None) for _ in trainings]
 
-    monkeypatch.setattr(circles, "fit", fit)
-    z = {setting: circles.trial(setting, 3, 7).z for setting in (*circles.LOSSES, "untrained encoder")}
-    return dict(zip(circles.LOSSES, seen.values(), strict=True)), z
+    monkeypatch.setattr(circles_trials, "fit_many", fit_many)
+    configs = [{"setting": s, "seed": 3, "steps": 7} for s in (*circles.LOSSES, "untrained encoder")]
+    z = {config["setting"]: found["z"] for config, found in circles_trials.run_batch(configs)}
+    return dict(zip(circles.LOSSES, seen, strict=True)), z
 
 
 def test_every_loss_starts_from_the_same_weights_and_batch(captured):
     seen, z = captured
     first = seen["KL"]
+    weights = first.encoder.state_dict()
     for trial in seen.values():
-        assert all(trial.weights[name].equal(first.weights[name]) for name in first.weights)
-        assert trial.x.equal(first.x)
+        assert all(value.equal(weights[name]) for name, value in trial.encoder.state_dict().items())
+        assert trial.data.equal(first.data)
+        assert trial.seed == 3
         assert (trial.plan.steps, trial.plan.batch_size, trial.plan.learning_rate) == (7, 200, 0.01)
         assert (trial.plan.objective_learning_rate, trial.plan.anneal) == (0.1, "constant")
     for code in z.values():
@@ -110,7 +136,7 @@ def test_every_loss_starts_from_the_same_weights_and_batch(captured):
 
 def test_fisher_is_given_the_exact_score_of_the_mixture(captured):
     trial = captured[0]["Fisher"]
-    views = trial.pairing(trial.x, trial.objective.needs, torch.Generator().manual_seed(0))
+    views = trial.pairing(trial.data, trial.objective.needs, torch.Generator().manual_seed(0))
     x_aug = views.augmented[0].double()
     x = views.x.double().requires_grad_()
     turns = [torch.tensor([[c, -s], [s, c]], dtype=torch.double) for c, s in ((0, -1), (1, 0), (0, 1))]

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 
-import joblib
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -14,9 +13,9 @@ from probssl import studies
 from probssl.errors import InputError
 from probssl.metrics.deaugment import DeaugmentationResult
 from probssl.recipe import FIXED_ENERGY, OBJECTIVES
-from probssl.studies import circles, deaugmenting, deaugmenting_trials
+from probssl.studies import circles_trials, deaugmenting, deaugmenting_grid, deaugmenting_page, deaugmenting_trials
 from probssl.studies.deaugmenting import rank_correlation
-from probssl.studies.deaugmenting_trials import FEW, Setting, Trial
+from probssl.studies.deaugmenting_grid import FEW, Setting, Trial
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +36,9 @@ def smoke(tmp_path_factory):
                 "load",
                 lambda name, seed=0: load(table, label="target") if name == "pmlb:vehicle" else load(name, seed=seed),
             )
-        patch.setattr(deaugmenting, "_all", _here)
-        return folder / "out", studies.run("siamese/deaugmenting", "smoke", folder / "out", quiet=True)
-
-
-def _here(tasks, steps, quiet):
-    """Every trial in this process, where the made-up table is known."""
-    return (deaugmenting.trial(data, setting, seed, steps) for data, setting, seed in tasks)
+        out = folder / "out"
+        # in this process, where the made-up table is known
+        return out, studies.run("siamese/deaugmenting", "smoke", out, quiet=True, jobs=1)
 
 
 def _read(path):
@@ -87,7 +82,8 @@ def test_correlations_file_and_rows(smoke):
 
 def test_files_and_page(smoke):
     folder, result = smoke
-    names = {"index.html", "result.json", "trials.csv", "correlations.csv", "probe-kl.png", "probe-top1.png"}
+    names = {"index.html", "result.json", "store.sqlite", "trials.csv", "correlations.csv"}
+    names |= {"probe-kl.png", "probe-top1.png"}
     assert {path.name for path in folder.iterdir()} == names
     for path in folder.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -99,31 +95,37 @@ def test_files_and_page(smoke):
 
 
 def test_every_objective_with_every_energy():
-    settings = deaugmenting_trials.every_setting()
+    settings = deaugmenting_grid.every_setting()
     assert len(set(settings)) == len(settings) == 2 + 2 * (len(OBJECTIVES) - len(FIXED_ENERGY)) + len(FIXED_ENERGY) + 1
     assert {s.objective for s in settings} == {*OBJECTIVES, "untrained"}
     assert Setting("fisher", "euclidean", "encoder") in settings
-    assert set(deaugmenting.FAMILY) == {s.objective for s in settings}
+    assert set(deaugmenting_page.FAMILY) == {s.objective for s in settings}
     for setting in settings:
-        deaugmenting._marker(setting)
+        deaugmenting_page._marker(setting)
 
 
-def test_trials_come_from_joblib_in_any_order():
-    tasks = [("toy:circles", Setting("untrained", energy), 0) for energy in ("euclidean", "cosine")]
-    with joblib.parallel_config(backend="threading"):
-        found = list(deaugmenting._all(tasks, 1, quiet=True))
-    assert {(t.data, t.setting, t.seed) for t in found} == set(tasks)
-    assert all(t.state == "untrained" and t.numbers["candidates"] == 200 for t in found)
+def config(objective, energy, seed=0, steps=5, data="toy:circles"):
+    setting = {"objective": objective, "energy": energy, "asymmetry": "none"}
+    return {"data": data, **setting, "seed": seed, "steps": steps}
+
+
+def test_a_batch_is_one_data_set_and_seed():
+    study = deaugmenting.Deaugmenting()
+    grid = study.configs("laptop")
+    batches = study.batches(grid, 2)
+    assert sorted(map(repr, grid)) == sorted(repr(c) for batch in batches for c in batch)
+    assert all(len({(c["data"], c["seed"]) for c in batch}) == 1 for batch in batches)
+    assert len(batches) == 18
 
 
 @pytest.mark.parametrize(
     ("objective", "loss"), [("infonce", "KL"), ("snl", "SNL"), ("nce", "NCE"), ("fisher", "Fisher")]
 )
 def test_circles_are_those_of_the_circles_study(objective, loss):
-    ours = deaugmenting.trial("toy:circles", Setting(objective, "euclidean"), 3, 20)
-    theirs = circles.trial(loss, 3, 20)
-    assert ours.numbers["linear_probe"] == theirs.numbers["linear probe"]
-    assert ours.numbers["rankme"] == pytest.approx(deaugmenting_trials.rankme(theirs.z), rel=1e-6)
+    ((_, ours),) = deaugmenting_trials.run_batch([config(objective, "euclidean", 3, 20)])
+    ((_, theirs),) = circles_trials.run_batch([{"setting": loss, "seed": 3, "steps": 20}])
+    assert ours["numbers"]["linear_probe"] == theirs["numbers"]["linear probe"]
+    assert ours["numbers"]["rankme"] == pytest.approx(deaugmenting_trials.rankme(theirs["z"]), rel=1e-6)
 
 
 def test_rank_correlation_of_one_group_is_spearmans():
@@ -202,20 +204,20 @@ def test_failures_and_collapses_are_counted_not_hidden():
     assert kl.rho == pytest.approx(spearmanr([0.4, 0.05, 0.05], [-1, -2, -4]).statistic)
     shown = {(row.setting, row.metric): row.value for row in deaugmenting.rows(list(found.values()), related)}
     assert (shown["trainings", "failed"], shown["trainings", "collapsed"]) == (3, 2)
-    page = deaugmenting._data_table(list(found.values()))
+    page = deaugmenting_page._data_table(list(found.values()))
     assert "2 failed" in page
     assert "2 collapsed" in page
 
 
 def test_a_failed_training_has_no_numbers(monkeypatch):
     fitted = type("Fitted", (), {"interrupted": False, "failure": "the loss is nan", "collapsed": {}})
-    monkeypatch.setattr(deaugmenting_trials, "fit", lambda *args, **options: fitted)
-    found = deaugmenting.trial("toy:circles", Setting("snl", "cosine"), 0, 5)
-    assert (found.state, found.numbers) == ("failed: the loss is nan", {})
+    monkeypatch.setattr(deaugmenting_trials, "fit_many", lambda trainings: [fitted for _ in trainings])
+    ((_, found),) = deaugmenting_trials.run_batch([config("snl", "cosine")])
+    assert found == {"state": "failed: the loss is nan", "numbers": {}}
 
 
 def test_an_interrupt_goes_through(monkeypatch):
     fitted = type("Fitted", (), {"interrupted": True, "failure": None, "collapsed": {}})
-    monkeypatch.setattr(deaugmenting_trials, "fit", lambda *args, **options: fitted)
+    monkeypatch.setattr(deaugmenting_trials, "fit_many", lambda trainings: [fitted for _ in trainings])
     with pytest.raises(KeyboardInterrupt):
-        deaugmenting.trial("toy:circles", Setting("infonce", "cosine"), 0, 5)
+        list(deaugmenting_trials.run_batch([config("infonce", "cosine")]))

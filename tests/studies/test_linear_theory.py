@@ -4,19 +4,16 @@ import csv
 import json
 
 from probssl import studies
-from probssl.studies import linear_cases, linear_theory
+from probssl.studies import linear_cases, linear_theory, linear_trials
 from probssl.studies.linear_theory import Outcome, summarise
 
 
 def test_smoke(tmp_path, monkeypatch):
     kept = linear_cases.cases(128)[::13]
-    monkeypatch.setattr(linear_theory, "cases", lambda batch_size: kept)
-    monkeypatch.setattr(
-        linear_theory,
-        "_all",
-        lambda every, seeds, steps, batch, quiet: [linear_theory.train(c, 0, 60, batch) for c in every],
-    )
-    result = studies.run("siamese/linear-theory", "smoke", tmp_path / "out", quiet=True)
+    for module in (linear_theory, linear_trials):
+        monkeypatch.setattr(module, "cases", lambda batch_size: kept)
+    monkeypatch.setitem(linear_theory.SCALE, "smoke", (1, 60, 128))
+    result = studies.run("siamese/linear-theory", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert result.reference == "predicted"
     assert {row.setting for row in result.rows} == {case.name for case in kept}
     assert json.loads((tmp_path / "out" / "result.json").read_text())["reference"] == "predicted"
@@ -47,3 +44,13 @@ def test_the_von_mises_fisher_pairing_has_the_right_mean():
     drawn = linear_cases.VonMisesFisher(10.0).sample(z, torch.Generator().manual_seed(0))
     cosine = float((z * drawn).sum(1).mean())
     assert abs(cosine - mean_resultant_length(10, 10.0)) < 0.01
+
+
+def test_a_case_whose_every_seed_failed_is_left_out(tmp_path):
+    study = linear_theory.LinearTheory()
+    case = linear_cases.cases(128)[0]
+    config = {"case": case.name, "seed": 0, "steps": 250, "batch_size": 128}
+    results = [(config, {"gram": case.gram.tolist(), "error": 0.0, "value": case.value(case.gram)})]
+    rows = study.summarise(results, "smoke")
+    assert {row.setting for row in rows} == {case.name}
+    assert study.draw(results, rows, "smoke", tmp_path).is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,44 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | N
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+@contextlib.contextmanager
+def trial_progress(name: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error over the trials of a study, with the time left as this session's pace has it."""
+    if quiet:
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    started, first = time.monotonic(), [-1]
+    bar = Progress(
+        TextColumn(f"[bold]{escape(name)}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("trials {task.fields[left]}"),
+        console=Console(stderr=True),
+        expand=True,
+    )
+    task = bar.add_task(name, total=total, left="")
+
+    def update(done: int) -> None:
+        first[0] = done if first[0] < 0 else first[0]
+        left = ""
+        if first[0] < done < total:
+            seconds = (time.monotonic() - started) / (done - first[0]) * (total - done)
+            left = f"· {duration(seconds)} left"
+        bar.update(task, completed=done, left=left)
+
+    with bar:
+        yield update
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that a person would choose: 40 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def format_value(values: dict[str, float | None], name: str, plus_minus: str = " ± ") -> str:

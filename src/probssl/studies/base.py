@@ -1,37 +1,28 @@
-"""What a study is: an experiment of a paper, its rows beside published numbers, and the rule that compares them."""
+"""What a study is: a declared grid, a trial, how to aggregate and draw; and the rows that it ends in."""
 
 from __future__ import annotations
 
-import importlib
-import json
 import math
-import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
-from probssl.errors import InputError
 from probssl.studies.comparison import Verdict
-from probssl.training.files import write_text
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
 
+Config = dict[str, Any]
+"""What makes one trial what it is: names and plain values (text, numbers, truth values, None, lists, dicts)."""
 
-@dataclass(frozen=True)
-class Study:
-    """One experiment: its name, where it comes from, what it claims, and the module that runs it."""
+Result = dict[str, Any]
+"""What one trial found, in plain values; numbers may be infinite or not a number."""
 
-    name: str
-    paper: str
-    claim: str
-    laptop: str  # how long the default budget takes on two cores
-    module: str
-    reference: str = "published"  # what its numbers stand beside: published ones, or predicted by theory
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain values for JSON."""
-        return {"name": self.name, "paper": self.paper, "claim": self.claim, "laptop": self.laptop}
+Results = list[tuple[Config, Result]]
+"""Finished trials in the order of the grid. A trial that failed is not among them."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +43,94 @@ class Row:
         return {"setting": self.setting, "metric": self.metric, **finite, "verdict": self.verdict}
 
 
+class Study(ABC):
+    """An experiment that the engine can run, stop, resume, share between processes and set beside published numbers.
+
+    A subclass writes `configs`, `summarise`, and `trial` or `run_batch`; the rest has defaults. It is made without
+    arguments, is pickled to the processes that work, and keeps no state: everything a trial depends on is in its
+    configuration. The engine stores every result under a hash of (name, configuration, code version), so
+
+    - a trial must be a function of its configuration alone: seeds, numbers of steps and data names belong into it,
+      the budget does not. Two budgets that ask for the same trial share it.
+    - configurations and results pass through JSON before anyone sees them: tuples arrive as lists, NumPy numbers as
+      numbers, and what `summarise` gets of a trial is the same in the run that made it and in one that finds it stored.
+    - what decides the numbers must be in `code`; what only draws should not be, so that drawing anew costs nothing.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+    claim: ClassVar[str] = ""
+    laptop: ClassVar[str] = ""
+    """How long the default budget takes on two cores."""
+    reference: ClassVar[str] = "published"
+    """What the numbers stand beside: published ones, or those predicted by theory."""
+    code: ClassVar[tuple[str, ...]] = ()
+    """Modules of the study that decide its numbers; the library's own always count. Without any: the class's module."""
+
+    @abstractmethod
+    def configs(self, budget: Budget) -> list[Config]:
+        """The whole grid of a budget, each configuration once. Cheap: it is asked for to count, and loads no data."""
+
+    def prepare(self, budget: Budget) -> None:  # noqa: B027 - most studies need nothing
+        """Called once before any trial is run: raise `InputError` here where data are missing."""
+
+    def trial(self, config: Config) -> Result:
+        """Run one trial. Studies whose trials train together write `run_batch` instead."""
+        raise NotImplementedError(f"{type(self).__name__} writes neither trial nor run_batch")
+
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+        """Run many trials, in one thread of one process, and yield each as soon as it is finished, in any order.
+
+        What is yielded is stored at once and survives whatever happens next. The result of a trial does not depend on
+        which others are in the batch. Where this raises, what was yielded is kept and the rest is halved and tried
+        again until the trial at fault stands alone: it is recorded as failed, and the study goes on.
+        """
+        for config in configs:
+            yield config, self.trial(config)
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        """Cut what is still to be done into units of work for `run_batch`; `jobs` of them run at a time.
+
+        Here: even parts in the order of the grid, about eight for each job. Override it to put together what trains
+        well together, and to begin with what takes longest.
+        """
+        return even_parts(configs, 8 * jobs)
+
+    @abstractmethod
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        """The rows that are shown, from the finished trials of the budget's grid; some may be missing for failure."""
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        """Write figures and a page about the results into `out`; returns the page. Here: the rows as a table."""
+        from probssl.report import page as html
+        from probssl.training.files import write_text
+
+        head = ["setting", "metric", "value", "spread", self.reference, "verdict"]
+        body = [
+            [
+                r.setting,
+                r.metric,
+                *("–" if v is None else f"{v:.4g}" for v in (r.value, r.spread, r.published)),
+                r.verdict,
+            ]
+            for r in rows
+        ]
+        page = out / "index.html"
+        write_text(page, html.page(self.name, html.escape(self.claim), [html.section(budget, html.table(head, body))]))
+        return page
+
+    def as_dict(self) -> dict[str, str]:
+        """What the list of experiments says about it."""
+        return {"name": self.name, "paper": self.paper, "claim": self.claim, "laptop": self.laptop}
+
+
+def even_parts(configs: Sequence[Config], parts: int) -> list[list[Config]]:
+    """Cut into at most `parts` runs of consecutive members whose lengths differ by one at most; none is empty."""
+    parts = max(1, min(parts, len(configs)))
+    ends = [len(configs) * number // parts for number in range(parts + 1)]
+    return [list(configs[low:high]) for low, high in pairwise(ends) if high > low]
+
+
 @dataclass(frozen=True)
 class StudyResult:
     """What a study found, and the page that shows it."""
@@ -62,6 +141,9 @@ class StudyResult:
     rows: list[Row]
     page: Path
     reference: str = "published"
+    trials: int = 0
+    failures: tuple[tuple[Config, str], ...] = ()
+    """Trials that failed, with why; another run tries them again."""
 
     def as_dict(self) -> dict[str, Any]:
         """The document that `reproduce --json` prints."""
@@ -70,64 +152,8 @@ class StudyResult:
             "budget": self.budget,
             "seconds": round(self.seconds, 2),
             "reference": self.reference,
+            "trials": self.trials,
+            "failures": [{"config": config, "message": message} for config, message in self.failures],
             "rows": [row.as_dict() for row in self.rows],
             "page": str(self.page),
         }
-
-
-class StudyModule(Protocol):
-    """What the module of a study provides."""
-
-    def run(self, budget: Budget, out: Path, *, quiet: bool) -> tuple[list[Row], Path]:
-        """Do the work, write figures and a page into `out`, and return the rows and the page."""
-
-
-CATALOGUE = (
-    Study(
-        "siamese/circles",
-        "Siamese-EBM, §3 and D",
-        "KL, SNL, NCE and Fisher all separate two circles",
-        "1 to 2 min",
-        "probssl.studies.circles",
-    ),
-    Study(
-        "siamese/linear-theory",
-        "Siamese-EBM, §2.3 and B; CL-ICA, Prop. 1",
-        "trained linear encoders are what the theorems, corrected, say",
-        "2 to 4 min",
-        "probssl.studies.linear_theory",
-        "predicted",
-    ),
-    Study(
-        "siamese/deaugmenting",
-        "Siamese-EBM, A.3",
-        "a metric for undoing augmentations, and whether it predicts the probe",
-        "12 to 15 min",
-        "probssl.studies.deaugmenting",
-    ),
-)
-
-
-def catalogue() -> tuple[Study, ...]:
-    """Every experiment that can be reproduced."""
-    return CATALOGUE
-
-
-def run(name: str, budget: str, out: Path, *, quiet: bool = False) -> StudyResult:
-    """Run an experiment at a budget into a folder; also writes `result.json` there."""
-    study = next((study for study in CATALOGUE if study.name == name), None)
-    if study is None:
-        raise InputError(f"there is no experiment {name!r}: choose one of {', '.join(s.name for s in CATALOGUE)}")
-    if budget not in BUDGETS:
-        raise InputError(f"the budget is smoke, laptop or full, not {budget!r}")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file, and a study needs a folder")
-    if out.is_dir() and any(out.iterdir()) and not (out / "result.json").is_file():
-        raise InputError(f"{out} holds other files: choose another --out")
-    out.mkdir(parents=True, exist_ok=True)  # before any work, should it not be possible
-    module: StudyModule = importlib.import_module(study.module)
-    started = time.perf_counter()
-    rows, page = module.run(budget, out, quiet=quiet)
-    result = StudyResult(name, budget, time.perf_counter() - started, rows, page, study.reference)
-    write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
-    return result

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,31 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from probssl.data import Table, load
-from probssl.encoders import MLP, encode, seeded
-from probssl.energies import Euclidean
-from probssl.metrics import linear_probe
-from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective
-from probssl.pairings import LinearMixture, rotations
+from probssl.data import load
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies.base import Budget, Row
+from probssl.studies import circles_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, even_parts
+from probssl.studies.circles_trials import BASELINES, LOSSES, METRICS, augmentation, inputs
 from probssl.studies.comparison import published, verdict
-from probssl.training import TrainingPlan, fit
 from probssl.training.files import atomic_path, write_text
 
-NAME = "siamese/circles"
-SIZES = (2, 20, 2)
 SCALE = {"smoke": (1, 200), "laptop": (5, 2000), "full": (5, 10_000)}  # seeds, steps
-
-LOSSES: dict[str, Callable[[], Objective]] = {
-    "KL": lambda: InfoNCE(Euclidean()),
-    "SNL": lambda: SNL(2, Euclidean(), bias=BiasNetwork(2, 20, batch_norm=False)),
-    "NCE": lambda: NCE(2, Euclidean(), bias=BiasNetwork(2, 20, batch_norm=False)),
-    "Fisher": lambda: Fisher(Euclidean()),
-}
-METRICS = ("linear probe", "two-means")
-BASELINES = ("raw features", "untrained encoder")
 
 
 @dataclass(frozen=True)
@@ -57,114 +41,67 @@ class Trial:
     curve: list[tuple[int, float]]
     collapsed: dict[str, int]
 
-
-def augmentation() -> LinearMixture:
-    """Rotate by −90°, 0° or 90°, then add noise of standard deviation 0.1."""
-    return rotations((-90, 0, 90), std=0.1)
-
-
-def inputs(table: Table) -> torch.Tensor:
-    """The circles as they are, without standardising."""
-    return torch.from_numpy(table.features.astype(np.float32))
+    @classmethod
+    def of(cls, config: Config, result: Result) -> Trial:
+        """From what the store holds."""
+        found = {**result, "z": np.array(result["z"], dtype=np.float32)}
+        return cls(config["setting"], config["seed"], **found)
 
 
-def trial(setting: str, seed: int, steps: int) -> Trial:
-    """Train one loss from one seed, or measure a baseline, and see how well the circles come apart."""
-    torch.set_num_threads(1)
-    table = load("toy:circles", seed=seed)
-    assert table.labels is not None
-    x = inputs(table)
-    curve: list[tuple[int, float]] = []
-    collapsed: dict[str, int] = {}
-    z = x
-    if setting != "raw features":
-        encoder = seeded(seed, lambda: MLP(SIZES))
-        if setting in LOSSES:
-            objective = seeded(seed + 1, LOSSES[setting])
-            plan = TrainingPlan(
-                steps=steps,
-                batch_size=len(x),
-                learning_rate=0.01,
-                objective_learning_rate=0.1,
-                warmup=0,
-                anneal="constant",
-                log_every=max(1, steps // 100),
-            )
-            fitted = fit(encoder, objective, augmentation(), x, plan, seed=seed)
-            curve = [(row["step"], row["loss"]) for row in fitted.history if "loss" in row]
-            collapsed = fitted.collapsed
-            if fitted.interrupted:
-                raise KeyboardInterrupt
-            if fitted.failure is not None:  # a loss that cannot be trained has separated nothing
-                return Trial(setting, seed, x.numpy(), dict.fromkeys(METRICS, math.nan), curve, collapsed)
-        z = encode(encoder, x)
-    array = z.numpy()
-    numbers = {
-        "linear probe": linear_probe(array, table.labels, seed=seed).mean,
-        "two-means": two_means_agreement(array, table.labels),
-    }
-    return Trial(setting, seed, array, numbers, curve, collapsed)
+class Circles(Study):
+    """All losses and baselines over the seeds of the budget; figures 1 to 3 of the paper."""
+
+    name = "siamese/circles"
+    paper = "Siamese-EBM, §3 and D"
+    claim = "KL, SNL, NCE and Fisher all separate two circles"
+    laptop = "1 to 2 min"
+    code = ("probssl.studies.circles_trials",)
+
+    def configs(self, budget: Budget) -> list[Config]:
+        seeds, steps = SCALE[budget]
+        settings = (*BASELINES, *LOSSES)
+        return [{"setting": s, "seed": seed, "steps": steps} for seed in range(seeds) for s in settings]
+
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+        return circles_trials.run_batch(configs)
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        return even_parts(configs, 2 * jobs)
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        return summarise([Trial.of(*entry) for entry in results])
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        trials = [Trial.of(*entry) for entry in results]
+        seeds, steps = SCALE[budget]
+        write_text(out / "trials.csv", _csv(trials))
+        drawn = {
+            "figure1": figure_data(),
+            "figure2": figure_representations(trials, (0,)),
+            "figure3": figure_losses(trials),
+            "all-seeds": figure_representations(trials, range(seeds)),
+        }
+        for name, figure in drawn.items():
+            with atomic_path(out / f"{name}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=160)
+        page = out / "index.html"
+        write_text(page, _page(rows, drawn, seeds, steps))
+        return page
 
 
-def two_means_agreement(z: np.ndarray, labels: np.ndarray) -> float:
-    """Share of points that k-means with two clusters puts with their circle, under the better naming of clusters.
-
-    Range [0.5, 1].
-    """
-    from sklearn.cluster import KMeans
-
-    clusters = KMeans(2, n_init=10, random_state=0).fit_predict(z)
-    share = float((clusters == labels).mean())
-    return max(share, 1 - share)
-
-
-def run(budget: Budget, out: Path, *, quiet: bool = False) -> tuple[list[Row], Path]:
-    """All losses and baselines over the seeds of the budget; figures 1 to 3 and a page into `out`."""
-    seeds, steps = SCALE[budget]
-    tasks = [(setting, seed) for seed in range(seeds) for setting in (*BASELINES, *LOSSES)]
-    trials = sorted(_all(tasks, steps, quiet), key=lambda t: tasks.index((t.setting, t.seed)))
-    rows = summarise(trials, seeds)
-    write_text(out / "trials.csv", _csv(trials))
-    drawn = {
-        "figure1": figure_data(),
-        "figure2": figure_representations(trials, (0,)),
-        "figure3": figure_losses(trials),
-        "all-seeds": figure_representations(trials, range(seeds)),
-    }
-    for name, figure in drawn.items():
-        with atomic_path(out / f"{name}.png") as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
-    page = out / "index.html"
-    write_text(page, _page(rows, trials, drawn, seeds, steps))
-    return rows, page
-
-
-def _all(tasks: list[tuple[str, int]], steps: int, quiet: bool) -> Iterator[Trial]:
-    """Every trial, on all cores, with a progress bar unless quiet."""
-    import joblib
-    from rich.console import Console
-    from rich.progress import track
-
-    jobs = min(joblib.cpu_count(), len(tasks))
-    work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        joblib.delayed(trial)(setting, seed, steps) for setting, seed in tasks
-    )
-    yield from track(
-        work, f"{NAME}: {steps:,} steps each", total=len(tasks), console=Console(stderr=True), disable=quiet
-    )
-
-
-def summarise(trials: list[Trial], seeds: int) -> list[Row]:
+def summarise(trials: list[Trial]) -> list[Row]:
     """Mean and standard deviation over seeds, beside what the paper shows."""
-    known = published(NAME)
+    known = published(Circles.name)
     rows = []
     for setting in (*LOSSES, *BASELINES):
         for metric in METRICS:
             values = np.array([t.numbers[metric] for t in trials if t.setting == setting])
-            spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
             target = known.get((setting, metric))
-            mean = float(values.mean())
-            rows.append(Row(setting, metric, mean, spread, target, verdict(mean, spread, seeds, target)))
+            if len(values):
+                mean, spread = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
+                rows.append(Row(setting, metric, mean, spread, target, verdict(mean, spread, len(values), target)))
+            else:
+                rows.append(Row(setting, metric, None, None, target, "not comparable"))
     return rows
 
 
@@ -198,7 +135,10 @@ def figure_representations(trials: list[Trial], seeds: Any) -> Any:
     seeds = list(seeds)
     figure, axes = figures.new_figure(2.5 * len(LOSSES), 2.4 * len(seeds) + 0.2, len(LOSSES), len(seeds))
     for axis, (seed, setting) in zip(axes, ((s, name) for s in seeds for name in LOSSES), strict=True):
-        found = next(t for t in trials if t.setting == setting and t.seed == seed)
+        found = next((t for t in trials if t.setting == setting and t.seed == seed), None)
+        if found is None:  # it failed
+            axis.set_title(setting, fontsize=9, color=figures.INK, loc="left")
+            continue
         table = load("toy:circles", seed=seed)
         assert table.labels is not None
         axis.scatter(*found.z.T, c=_point_colours(table.labels, table.classes), s=10, linewidths=0, alpha=0.85)
@@ -236,8 +176,10 @@ def _csv(trials: list[Trial]) -> str:
     return buffer.getvalue()
 
 
-def _page(rows: list[Row], trials: list[Trial], drawn: dict[str, Any], seeds: int, steps: int) -> str:
-    cells = {(row.setting, row.metric): f"{row.value:.3f} ± {row.spread:.3f}" for row in rows}
+def _page(rows: list[Row], drawn: dict[str, Any], seeds: int, steps: int) -> str:
+    cells = {
+        (row.setting, row.metric): "–" if row.value is None else f"{row.value:.3f} ± {row.spread:.3f}" for row in rows
+    }
     verdicts = {row.setting: row.verdict for row in rows if row.published is not None}
     body = [
         [setting, *[cells[setting, metric] for metric in METRICS], verdicts.get(setting, "–")]

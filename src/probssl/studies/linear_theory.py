@@ -9,142 +9,71 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from probssl.encoders import MLP, seeded
-from probssl.energies import Asymmetric, Euclidean
-from probssl.objectives import (
-    NCE,
-    SNL,
-    BiasNetwork,
-    ChiSquared,
-    Fisher,
-    InfoNCE,
-    JensenShannon,
-    Objective,
-    RenyiInfoNCE,
-    SlicedFisher,
-)
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies.base import Budget, Row
+from probssl.studies import linear_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
 from probssl.studies.linear_cases import Case, cases, skewed_optimum
-from probssl.training import TrainingPlan, fit
+from probssl.studies.linear_trials import Outcome, train
 from probssl.training.files import atomic_path, write_text
 
-NAME = "siamese/linear-theory"
+__all__ = ["TOLERANCE", "LinearTheory", "Outcome", "summarise", "train"]
+
 SCALE = {"smoke": (1, 250, 128), "laptop": (2, 1500, 384), "full": (5, 10_000, 1024)}  # seeds, steps, batch size
 
 TOLERANCE = 0.03
 """Largest ‖WᵀW − G‖/‖G‖ that counts as G, and the same for losses, relative to the loss of a constant encoder."""
 
-LOSSES: dict[str, Callable[[int], Objective]] = {
-    "Fisher": lambda m: Fisher(),
-    "sliced Fisher": lambda m: SlicedFisher(),
-    "KL": lambda m: InfoNCE(Euclidean()),
-    "NCE": lambda m: NCE(m, bias=LogNormaliser(m)),
-    "SNL": lambda m: SNL(m, bias=LogNormaliser(m)),
-    "SNL, quadratic bias": lambda m: SNL(m, bias=LogNormaliser(m, network=False)),
-    "Rényi 2": lambda m: RenyiInfoNCE(Euclidean(), order=2.0),
-    "χ²": lambda m: ChiSquared(Euclidean()),
-    "Jensen–Shannon": lambda m: JensenShannon(Euclidean()),
-}
+
+class LinearTheory(Study):
+    """Every theorem in every setting over the seeds of the budget."""
+
+    name = "siamese/linear-theory"
+    paper = "Siamese-EBM, §2.3 and B; CL-ICA, Prop. 1"
+    claim = "trained linear encoders are what the theorems, corrected, say"
+    laptop = "2 to 4 min"
+    reference = "predicted"
+    code = ("probssl.studies.linear_cases", "probssl.studies.linear_trials")
+
+    def configs(self, budget: Budget) -> list[Config]:
+        seeds, steps, batch_size = SCALE[budget]
+        sizes = {"steps": steps, "batch_size": batch_size}
+        return [{"case": case.name, "seed": seed, **sizes} for seed in range(seeds) for case in cases(batch_size)]
+
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+        return linear_trials.run_batch(configs)
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        outcomes = _outcomes(results)
+        return summarise(_trained(cases(SCALE[budget][2]), outcomes), outcomes)
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        seeds, steps, batch_size = SCALE[budget]
+        outcomes = _outcomes(results)
+        every = _trained(cases(batch_size), outcomes)
+        write_text(out / "trials.csv", _csv(every, outcomes))
+        figure = figure_grams(every, outcomes)
+        with atomic_path(out / "gram-matrices.png") as temporary:
+            figure.savefig(temporary, format="png", dpi=160)
+        page = out / "index.html"
+        write_text(page, _page(every, rows, outcomes, figure, seeds, steps, batch_size))
+        return page
 
 
-class LogNormaliser(nn.Module):
-    """λ(z) = c + bᵀz + zᵀAz, which log Z is for Gaussian data, and a small network for what it is beyond that."""
-
-    def __init__(self, dim: int, *, network: bool = True) -> None:
-        super().__init__()
-        self.constant = nn.Parameter(torch.zeros(()))
-        self.linear = nn.Parameter(torch.zeros(dim))
-        self.quadratic = nn.Parameter(torch.zeros(dim, dim))
-        self.network = BiasNetwork(dim, 32, batch_norm=False) if network else None
-        if self.network is not None:
-            nn.init.zeros_(self.network.outer.weight)
-
-    def forward(self, embedding: Tensor) -> Tensor:
-        value = self.constant + embedding @ self.linear + ((embedding @ self.quadratic) * embedding).sum(-1)
-        return value if self.network is None else value + self.network(embedding)
+def _outcomes(results: Results) -> list[Outcome]:
+    return [Outcome(c["case"], c["seed"], np.array(r["gram"]), r["error"], r["value"]) for c, r in results]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one training found."""
-
-    case: str
-    seed: int
-    gram: np.ndarray
-    error: float
-    value: float | None
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-def train(case: Case, seed: int, steps: int, batch_size: int) -> Outcome:
-    """Train one case from one seed and compare it with theory."""
-    x = torch.from_numpy(case.data(seed)).float()
-    encoder = seeded(seed, lambda: MLP([x.shape[1], case.outputs], bias=False))
-    objective = seeded(seed + 1, lambda: LOSSES[case.loss](case.outputs))
-    if case.asymmetric:
-        other = seeded(seed + 2, lambda: MLP([x.shape[1], case.outputs]))
-        objective = Fisher(Asymmetric(Euclidean(), encoder=other))
-    rate = 0.05
-    plan = TrainingPlan(
-        steps=steps, batch_size=batch_size, learning_rate=rate, objective_learning_rate=rate, warmup=0, log_every=steps
-    )
-    fitted = fit(encoder, objective, case.pairing(), x, plan, seed=seed)
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    weight = encoder[0].weight.detach().double().numpy()  # type: ignore[operator]
-    gram = np.asarray(weight.T @ weight)
-    size = np.linalg.norm(case.gram)
-    error = float(np.linalg.norm(gram - case.gram) / (size if size > 0 else 1.0))
-    return Outcome(case.name, seed, gram, error, None if case.value is None else case.value(gram))
-
-
-def run(budget: Budget, out: Path, *, quiet: bool = False) -> tuple[list[Row], Path]:
-    """Train every case over the seeds of the budget; a figure, a table of trials and a page into `out`."""
-    seeds, steps, batch_size = SCALE[budget]
-    every = cases(batch_size)
-    outcomes = list(_all(every, seeds, steps, batch_size, quiet))
-    rows = summarise(every, outcomes)
-    write_text(out / "trials.csv", _csv(every, outcomes))
-    figure = figure_grams(every, outcomes)
-    with atomic_path(out / "gram-matrices.png") as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
-    page = out / "index.html"
-    write_text(page, _page(every, rows, outcomes, figure, seeds, steps, batch_size))
-    return rows, page
-
-
-def _all(every: Sequence[Case], seeds: int, steps: int, batch_size: int, quiet: bool) -> Iterator[Outcome]:
-    """Every training, on all cores, with a progress bar unless quiet. Workers rebuild the cases from their number."""
-    import joblib
-    from rich.console import Console
-    from rich.progress import track
-
-    tasks = [(number, seed) for seed in range(seeds) for number in range(len(every))]
-    work = joblib.Parallel(n_jobs=min(joblib.cpu_count(), len(tasks)), return_as="generator")(
-        joblib.delayed(_train_numbered)(number, seed, steps, batch_size) for number, seed in tasks
-    )
-    yield from track(
-        work, f"{NAME}: {steps:,} steps each", total=len(tasks), console=Console(stderr=True), disable=quiet
-    )
-
-
-def _train_numbered(number: int, seed: int, steps: int, batch_size: int) -> Outcome:
-    torch.set_num_threads(1)
-    return train(cases(batch_size)[number], seed, steps, batch_size)
+def _trained(every: Sequence[Case], outcomes: list[Outcome]) -> list[Case]:
+    """Cases of which there is an outcome: all, but where every seed failed."""
+    return [case for case in every if any(o.case == case.name for o in outcomes)]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""The experiments that can be reproduced, by name, and the call that runs one into a folder."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from probssl.errors import InputError
+from probssl.studies import engine
+from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
+from probssl.studies.store import DamagedStore, Store
+from probssl.studies.versions import code_version
+from probssl.training.files import write_text
+
+CATALOGUE = {
+    "siamese/circles": "probssl.studies.circles:Circles",
+    "siamese/linear-theory": "probssl.studies.linear_theory:LinearTheory",
+    "siamese/deaugmenting": "probssl.studies.deaugmenting:Deaugmenting",
+}
+"""Name -> module:class. A module is imported when its study is asked for."""
+
+STORE = "store.sqlite"
+
+
+def catalogue() -> tuple[Study, ...]:
+    """Every experiment that can be reproduced."""
+    return tuple(find(name) for name in CATALOGUE)
+
+
+def find(name: str) -> Study:
+    """The study of a name."""
+    if name not in CATALOGUE:
+        raise InputError(f"there is no experiment {name!r}: choose one of {', '.join(CATALOGUE)}")
+    module, _, kind = CATALOGUE[name].partition(":")
+    study: Study = getattr(importlib.import_module(module), kind)()
+    return study
+
+
+def run(
+    name: str | Study,
+    budget: str,
+    out: Path,
+    *,
+    quiet: bool = False,
+    jobs: int | None = None,
+    backend: str = "loky",
+    address: str | None = None,
+    fresh: bool = False,
+) -> StudyResult:
+    """Run what is not yet in the store of `out`, then write figures, a page and `result.json` there.
+
+    Interrupted at any point, the same call goes on where it was. `fresh` forgets what is there.
+    """
+    study = find(name) if isinstance(name, str) else name
+    checked = checked_budget(budget)
+    engine.check_backend(backend, jobs, address)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, and a study needs a folder")
+    known = (STORE, "result.json")
+    if out.is_dir() and any(out.iterdir()) and not any((out / file).is_file() for file in known):
+        raise InputError(f"{out} holds other files: choose another --out")
+    study.prepare(checked)
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    if fresh:
+        forget(study, out)
+    found = engine.run(study, checked, out / STORE, jobs=jobs, backend=backend, address=address, quiet=quiet)
+    if not found.results:
+        raise engine.AllFailed(study.name, found.failures)
+    rows = study.summarise(found.results, checked)
+    page = study.draw(found.results, rows, checked, out)
+    seconds = time.perf_counter() - started
+    trials = len(found.results) + len(found.failures)
+    result = StudyResult(study.name, checked, seconds, rows, page, study.reference, trials, tuple(found.failures))
+    write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
+    return result
+
+
+def checked_budget(budget: str) -> Budget:
+    """The budget, if there is such a one."""
+    for known in BUDGETS:
+        if budget == known:
+            return known
+    raise InputError(f"the budget is smoke, laptop or full, not {budget!r}")
+
+
+def forget(study: Study, out: Path) -> None:
+    """Delete what the store of `out` holds of the study; a store that cannot be read is deleted whole."""
+    path = out / STORE
+    try:
+        with Store(path) as store:
+            store.forget(study.name)
+    except DamagedStore:
+        for ending in ("", "-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a study has come in a folder: trials of its grid finished and failed, and those of older code."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    older: int = 0
+
+
+def standing(study: Study, budget: str, out: Path) -> Standing:
+    """What the store of `out` holds of the study's grid at a budget."""
+    grid = engine.grid(study, checked_budget(budget))
+    if not (out / STORE).is_file():
+        return Standing(len(grid.configs))
+    with Store(out / STORE, read_only=True) as store:
+        versions = store.versions(study.name)
+        older = sum(count for code, count in versions.items() if code != code_version(study))
+        keys = list(grid.configs)
+        return Standing(len(keys), len(store.finished(keys)), len(store.failures(keys)), older)

@@ -1,0 +1,114 @@
+"""The trainings of `siamese/linear-theory`: one linear encoder a case and seed, and how far it is from theory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl.encoders import MLP, seeded
+from probssl.energies import Asymmetric, Euclidean
+from probssl.objectives import (
+    NCE,
+    SNL,
+    BiasNetwork,
+    ChiSquared,
+    Fisher,
+    InfoNCE,
+    JensenShannon,
+    Objective,
+    RenyiInfoNCE,
+    SlicedFisher,
+)
+from probssl.studies.base import Config, Result
+from probssl.studies.linear_cases import Case, cases
+from probssl.training import TrainingPlan
+from probssl.training.stacked import Trial as Training
+from probssl.training.stacked import fit_many
+
+LOSSES: dict[str, Callable[[int], Objective]] = {
+    "Fisher": lambda m: Fisher(),
+    "sliced Fisher": lambda m: SlicedFisher(),
+    "KL": lambda m: InfoNCE(Euclidean()),
+    "NCE": lambda m: NCE(m, bias=LogNormaliser(m)),
+    "SNL": lambda m: SNL(m, bias=LogNormaliser(m)),
+    "SNL, quadratic bias": lambda m: SNL(m, bias=LogNormaliser(m, network=False)),
+    "Rényi 2": lambda m: RenyiInfoNCE(Euclidean(), order=2.0),
+    "χ²": lambda m: ChiSquared(Euclidean()),
+    "Jensen–Shannon": lambda m: JensenShannon(Euclidean()),
+}
+
+
+class LogNormaliser(nn.Module):
+    """λ(z) = c + bᵀz + zᵀAz, which log Z is for Gaussian data, and a small network for what it is beyond that."""
+
+    def __init__(self, dim: int, *, network: bool = True) -> None:
+        super().__init__()
+        self.constant = nn.Parameter(torch.zeros(()))
+        self.linear = nn.Parameter(torch.zeros(dim))
+        self.quadratic = nn.Parameter(torch.zeros(dim, dim))
+        self.network = BiasNetwork(dim, 32, batch_norm=False) if network else None
+        if self.network is not None:
+            nn.init.zeros_(self.network.outer.weight)
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        value = self.constant + embedding @ self.linear + ((embedding @ self.quadratic) * embedding).sum(-1)
+        return value if self.network is None else value + self.network(embedding)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one training found."""
+
+    case: str
+    seed: int
+    gram: np.ndarray
+    error: float
+    value: float | None
+
+
+def train(case: Case, seed: int, steps: int, batch_size: int) -> Outcome:
+    """Train one case from one seed and compare it with theory."""
+    ((_, outcome),) = train_all([(case, seed)], steps, batch_size)
+    return outcome
+
+
+def train_all(tasks: list[tuple[Case, int]], steps: int, batch_size: int) -> Iterator[tuple[tuple[Case, int], Outcome]]:
+    """Train several cases and seeds together, each as if alone."""
+    trainings = [_training(case, seed, steps, batch_size) for case, seed in tasks]
+    for (case, seed), training, fitted in zip(tasks, trainings, fit_many(trainings), strict=True):
+        if fitted.interrupted:
+            raise KeyboardInterrupt
+        weight = training.encoder[0].weight.detach().double().numpy()  # type: ignore[index]
+        gram = np.asarray(weight.T @ weight)
+        size = np.linalg.norm(case.gram)
+        error = float(np.linalg.norm(gram - case.gram) / (size if size > 0 else 1.0))
+        value = None if case.value is None else case.value(gram)
+        yield (case, seed), Outcome(case.name, seed, gram, error, value)
+
+
+def _training(case: Case, seed: int, steps: int, batch_size: int) -> Training:
+    x = torch.from_numpy(case.data(seed)).float()
+    encoder = seeded(seed, lambda: MLP([x.shape[1], case.outputs], bias=False))
+    objective = seeded(seed + 1, lambda: LOSSES[case.loss](case.outputs))
+    if case.asymmetric:
+        other = seeded(seed + 2, lambda: MLP([x.shape[1], case.outputs]))
+        objective = Fisher(Asymmetric(Euclidean(), encoder=other))
+    rate = 0.05
+    plan = TrainingPlan(
+        steps=steps, batch_size=batch_size, learning_rate=rate, objective_learning_rate=rate, warmup=0, log_every=steps
+    )
+    return Training(encoder, objective, case.pairing(), x, plan, seed)
+
+
+def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+    """Train what the configurations name."""
+    for steps, batch_size in dict.fromkeys((c["steps"], c["batch_size"]) for c in configs):
+        known = {case.name: case for case in cases(batch_size)}
+        some = [c for c in configs if (c["steps"], c["batch_size"]) == (steps, batch_size)]
+        done = train_all([(known[c["case"]], c["seed"]) for c in some], steps, batch_size)
+        for config, (_, outcome) in zip(some, done, strict=True):
+            yield config, {"gram": outcome.gram, "error": outcome.error, "value": outcome.value}
