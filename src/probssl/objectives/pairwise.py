@@ -4,8 +4,9 @@ A loss of n × m pairs needs a few sums over the matrix of logits S and nothing 
 logits are inner products, S = L Rᵀ (cosine, Euclidean, dot, anisotropic: `Energy.factors`), get them in one pass over
 blocks that stay in the cache. Each block yields its part of the value and, in the same visit, of the gradients in L and
 R, which are all that is kept: memory grows with n + m, not with n · m. The same functions serve one batch, a stack of
-models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Other energies, and second
-derivatives, go through the plain matrix.
+models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Small blocks in single precision go
+through a compiled kernel where there is a compiler (`kernel`). Other energies, and second derivatives, go through the
+plain matrix.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from probssl.energies import Energy
+from probssl.objectives import kernel
 
 Shape = Literal["exponential", "softplus", "square", "hinge"]
 Kind = Literal["log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge"]
@@ -141,8 +143,9 @@ class FusedTotal(torch.autograd.Function):
     def forward(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
         batch = left.shape[:-2]
         one, other = (factor.reshape(-1, *factor.shape[-2:]) for factor in (left, right))
-        row = None if extra is None else extra.reshape(-1, 1, extra.shape[-1])
-        return tuple(part.view((*batch, *part.shape[1:])) for part in _fused(one, other, row, kind, train))
+        rows = None if extra is None else extra.reshape(-1, extra.shape[-1])
+        compute = kernel.pair_sums if kernel.suits(one, other) else blocked_sums
+        return tuple(part.view((*batch, *part.shape[1:])) for part in compute(one, other, rows, kind, train))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -159,9 +162,8 @@ class FusedTotal(torch.autograd.Function):
                 total = plain_total(left @ right.mT, ctx.kind, extra)
                 slopes = torch.autograd.grad(total, inputs, slope, create_graph=True)
             return *slopes, *[None] * (5 - len(slopes))
-        slope = slope[..., None, None]
-        with_extra = None if extra is None else (of_extra * slope).squeeze(-2)
-        return of_left.mT * slope, of_right.mT * slope, with_extra, None, None
+        with_extra = None if extra is None else of_extra * slope[..., None]
+        return of_left * slope[..., None, None], of_right * slope[..., None, None], with_extra, None, None
 
     @staticmethod
     def vmap(
@@ -178,30 +180,32 @@ class FusedTotal(torch.autograd.Function):
         return FusedTotal.apply(*stacked, *inputs[3:]), (0, 0, 0, 0)
 
 
-def _fused(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
-    """The sum for each of K models, [K], and where `train` its gradients in left, right and extra.
+def blocked_sums(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
+    """The sum over all pairs of each of K models, [K], and where `train` its gradients in left, right and extra.
 
-    left [K, n, p], right [K, m, p], extra [K, 1, n]; the gradients come as [K, p, n], [K, p, m] and [K, 1, n], with the
-    numbers of a dimension side by side: matrix products with few columns are slower than those with few rows.
+    left [K, n, p], right [K, m, p], extra [K, n]; the gradients have their shapes. Within, the numbers of a dimension
+    stand side by side: matrix products with few columns are slower than those with few rows.
     """
     (models, n, p), m = left.shape, right.shape[1]
     total = left.new_zeros(models, dtype=torch.float64)
     of_left, of_right = (left.new_empty(models, p if train else 0, size) for size in (n, m))
-    of_extra = left.new_empty(models, 1, n if train and extra is not None else 0)
+    of_extra = left.new_empty(models, n if train and extra is not None else 0)
     together = max(1, BLOCK // (n * m))
     rows = n if n * m <= BLOCK else max(64, BLOCK // m)
+    space = left.new_empty(min(together, models) * rows * m)  # one for all blocks: fresh memory costs page faults
     for first in range(0, models, together):
         some = slice(first, first + together)
         for row in range(0, n, rows):
             here = slice(row, row + rows)
             part = left[some, here]
-            logits = torch.bmm(part * LOG2_E if kind in BASE_TWO else part, right[some].mT)
+            logits = space[: part.shape[0] * part.shape[1] * m].view(*part.shape[:2], m)
+            torch.bmm(part * LOG2_E if kind in BASE_TWO else part, right[some].mT, out=logits)
             if kind != "log-sum-exp":
                 logits.diagonal(offset=row, dim1=1, dim2=2).fill_(NEVER[kind])
             if kind in ("log-sum-exp", "log-sum-exp-others"):
-                values, scale, share = _normalise(logits, None if extra is None else extra[some, :, here])
+                values, scale, share = _normalise(logits, None if extra is None else extra[some, here])
                 if train and share is not None:
-                    of_extra[some, :, here] = share
+                    of_extra[some, here] = share
             else:
                 values, scale = _SUMS[kind](logits), None
             total[some] += values
@@ -209,13 +213,13 @@ def _fused(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train:
                 continue
             slope = torch.bmm(right[some].mT, logits.mT)
             if scale is not None:
-                slope, part = slope * scale, part * scale.mT
+                slope, part = slope * scale.mT, part * scale
             of_left[some, :, here] = slope
             if row == 0:
                 torch.bmm(part.mT, logits, out=of_right[some])
             else:
                 of_right[some].baddbmm_(part.mT, logits)
-    return total.to(left.dtype), of_left, of_right, of_extra
+    return total.to(left.dtype), of_left.mT, of_right.mT, of_extra
 
 
 # What is done to a block of logits [k, r, m]: it becomes, in place, the derivative of the sum in each of them, and the
@@ -223,18 +227,18 @@ def _fused(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train:
 
 
 def _normalise(logits: Tensor, extra: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Σ_i log Σ_j e^{S_ij}: weights are left unnormalised; what to scale rows by [k, 1, r], and the extra's share."""
+    """Σ_i log Σ_j e^{S_ij}: weights are left unnormalised; what to scale rows by [k, r, 1], and the extra's share."""
     top = logits.amax(-1, keepdim=True)
     if extra is not None:
-        extra = (extra * LOG2_E).mT
+        extra = (extra * LOG2_E).unsqueeze(-1)
         top = torch.maximum(top, extra)
     normaliser = logits.sub_(top).exp2_().sum(-1, keepdim=True)
     if extra is not None:
         extra = (extra - top).exp2_()
         normaliser += extra
     scale = normaliser.reciprocal()
-    share = None if extra is None else (extra * scale).mT
-    return (top + normaliser.log2()).double().sum((1, 2)) / LOG2_E, scale.mT, share
+    share = None if extra is None else (extra * scale).squeeze(-1)
+    return (top + normaliser.log2()).double().sum((1, 2)) / LOG2_E, scale, share
 
 
 def _exponential(logits: Tensor) -> Tensor:
@@ -252,7 +256,8 @@ def _softplus(logits: Tensor) -> Tensor:
 
 
 def _square(logits: Tensor) -> Tensor:
-    values = logits.square().sum((1, 2))
+    flat = logits.flatten(1)
+    values = torch.linalg.vecdot(flat, flat)
     logits.mul_(2)
     return values
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from probssl.energies import Asymmetric
+from probssl.energies import Asymmetric, Energy
 from probssl.objectives.base import Objective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings.views import Needs, Views
@@ -137,7 +137,7 @@ class StackedFisher(StackedLosses):
 class _Paired(nn.Module):
     """An energy of matching rows as a module's forward, which is what functional calls take."""
 
-    def __init__(self, energy: nn.Module) -> None:
+    def __init__(self, energy: Energy) -> None:
         super().__init__()
         self.energy = energy
 

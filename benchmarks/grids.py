@@ -1,0 +1,147 @@
+"""Many small trainings: model-iterations a second, stacked against bare loops, in one process and thread.
+
+For each loss, at d = 16 (pmlb:letter) and d = 64 (pmlb:optdigits), m = d/2, batch 256: (a) a bare hand-written loop, (b) the
+same with a DataLoader, (c) probssl alone, (d) probssl stacked for K = 16, 64 and 256, in turns, as CPU time. Also the
+arithmetic limit (matrix products of the same shapes and nothing else), memory, and where the time goes:
+
+    python benchmarks/grids.py --out grids.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bare_loops
+import numpy as np
+import torch
+from torch import Tensor
+
+from probssl.data import Standardiser, load
+from probssl.recipe import Recipe
+from probssl.training import Trial, fit, fit_many
+
+TABLES = {16: "pmlb:letter", 64: "pmlb:optdigits"}
+STACKS = (16, 64, 256)
+RECIPES: dict[str, dict[str, Any]] = {
+    "KL Euclidean": {"objective": "infonce", "energy": "euclidean"},
+    "KL cosine": {"objective": "infonce", "energy": "cosine"},
+    "NCE": {"objective": "nce", "energy": "euclidean"},
+    "SNL": {"objective": "snl", "energy": "euclidean"},
+    "Fisher": {"objective": "fisher", "energy": "euclidean"},
+    "SimCLR": {"objective": "simclr", "energy": "cosine"},
+    "Spectral": {"objective": "spectral"},
+}
+
+
+def table(features: int) -> Tensor:
+    """A real table, standardised; random rows of its shape where the file cannot be had."""
+    try:
+        raw = load(TABLES[features]).features
+    except ValueError:
+        raw = np.random.default_rng(0).normal(size=(6000, features))
+    return torch.from_numpy(Standardiser.fit(raw).transform(raw).astype(np.float32))
+
+
+def trials(loss: str, x: Tensor, steps: int, count: int) -> list[Trial]:
+    """Trials of one loss that differ in their seeds."""
+    made = []
+    for seed in range(count):
+        recipe = Recipe(
+            **RECIPES[loss], dim=x.shape[1] // 2, preservation=0.8, noise=0.1, steps=steps, clip_norm=0, seed=seed
+        )
+        encoder, objective = recipe.build_encoder(x.shape[1]), recipe.build_objective(x.shape[1])
+        made.append(Trial(encoder, objective, recipe.build_pairing(), x, recipe.plan(), seed))
+    return made
+
+
+def alone(loss: str, x: Tensor, steps: int) -> None:
+    """probssl's single training."""
+    (one,) = trials(loss, x, steps, 1)
+    fit(one.encoder, one.objective, one.pairing, one.data, one.plan, seed=0)
+
+
+def cpu_milliseconds(work: Callable[[], object], iterations: int) -> float:
+    """CPU time of an iteration."""
+    started = time.process_time()
+    work()
+    return 1000 * (time.process_time() - started) / iterations
+
+
+def measure(loss: str, x: Tensor, budget: float, rounds: int) -> dict[str, float]:
+    """Milliseconds of CPU time a model-iteration of every way, the best of some turns of about `budget` seconds."""
+    m, n = x.shape[1] // 2, 120  # steps: after one look at the start there is one every 20 to 100 steps
+    ways: dict[str, tuple[Callable[[int], object], int]] = {
+        "bare": (lambda steps: bare_loops.train(loss, x, m, steps), 1),
+        "loader": (lambda steps: bare_loops.train(loss, x, m, steps, loader=True), 1),
+        "alone": (lambda steps: alone(loss, x, steps), 1),
+    }
+    for count in STACKS:
+        ways[f"stacked {count}"] = (lambda steps, count=count: fit_many(trials(loss, x, steps, count)), count)
+    best: dict[str, float] = {}
+    for turn in range(rounds + 1):
+        for name, (work, models) in ways.items():
+            guess = best.get(name, 1.0)
+            steps = n if turn == 0 and models == 1 else 20 if turn == 0 else int(1000 * budget / guess / models)
+            steps = max(40, min(steps, 4000)) if turn else steps
+            spent = cpu_milliseconds(lambda work=work, steps=steps: work(steps), steps * models)
+            best[name] = spent if turn <= 1 else min(best[name], spent)
+    return best
+
+
+def arithmetic_limit(features: int, loss: str, models: int = 8, rows: int = bare_loops.BATCH) -> float:
+    """Milliseconds that one core takes for the matrix products of a step and nothing else, a model-iteration."""
+    d, h, m = features, 2 * features, features // 2
+    both, p = 2 * rows, m + 2
+    shapes = [(h, d, both), (m, h, both), (m, both, h), (h, m, both), (h, both, d)]  # two layers, forward and back
+    if loss == "Fisher":
+        shapes += [(h, m, rows), (d, h, rows), (h, d, rows), (m, h, rows)]  # pull and push
+        shapes += [(m, rows, h), (h, m, rows), (h, rows, d)]  # and back through the push
+    else:
+        n = both if loss == "SimCLR" else rows
+        shapes += [(n, p, n), (p, n, n), (p, n, n)]
+    pairs = [(torch.randn(models, a, b), torch.randn(models, b, c)) for a, b, c in shapes]
+    best = float("inf")
+    for _ in range(8):
+        spent = cpu_milliseconds(lambda: [[torch.bmm(a, b) for a, b in pairs] for _ in range(10)], 10 * models)
+        best = min(best, spent)
+    return best
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=4.0, help="about how long each turn takes")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--features", type=int, nargs="*", default=list(TABLES))
+    parser.add_argument("--losses", nargs="*", default=list(RECIPES))
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {}
+    columns = ["bare", "loader", "alone", *(f"stacked {count}" for count in STACKS)]
+    for features in options.features:
+        x = table(features)
+        print(
+            f"d = {features}, m = {features // 2}, batch {bare_loops.BATCH}: ms a model-iteration, and bare / stacked 64"
+        )
+        print(f"{'loss':<14}" + "".join(f"{name:>12}" for name in columns) + f"{'limit':>8}{'times':>8}")
+        for loss in options.losses:
+            times = measure(loss, x, options.seconds, options.rounds)
+            times["limit"] = arithmetic_limit(features, loss)
+            results[f"{features} {loss}"] = times
+            ratio = times["bare"] / times["stacked 64"]
+            shown = "".join(f"{times[name]:>12.3f}" for name in columns)
+            print(f"{loss:<14}{shown}{times['limit']:>8.3f}{ratio:>8.1f}", flush=True)
+    results["peak memory MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
