@@ -80,7 +80,7 @@ def test_a_trial_is_the_same_whichever_others_it_is_run_with():
     together = [found for _, found in circles_trials.run_batch(configs)]
     alone = [found for config in configs for _, found in circles_trials.run_batch([config])]
     for a, b in zip(together, alone, strict=True):
-        # but for where they lie: no loss here sees a translation, and Adam makes steps of a gradient that is only rounding
+        # but for where they lie: no loss here sees a translation, and of a gradient that is rounding Adam makes steps
         centred = [found["z"] - found["z"].mean(axis=0) for found in (a, b)]
         np.testing.assert_allclose(*centred, rtol=1e-3, atol=1e-4)
 

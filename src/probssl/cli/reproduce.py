@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, app, command, print_json
+from probssl.cli.app import Json, Quiet, app, command, escape, print_json, say
+from probssl.errors import InputError
+
+WHERE, KEPT = "Where it runs", "What is kept"
 
 
 @app.command(epilog="Example: probssl reproduce siamese/circles --out circles")
@@ -20,22 +24,89 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder to write (default: reproduced/NAME)")
     ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", metavar="", help="Forget the trials that are there already.", rich_help_panel=KEPT),
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Write the trials that are there to a CSV, TSV or Parquet file, and run none.",
+            rich_help_panel=KEPT,
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", help="Processes at a time (default: one a core)", rich_help_panel=WHERE),
+    ] = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", help="loky (processes), threading, dask or ray.", rich_help_panel=WHERE),
+    ] = "loky",
+    address: Annotated[
+        str | None,
+        typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a paper's experiment and set its numbers beside the published ones."""
+    """Run a paper's experiment and set its numbers beside the published ones.
+
+    Finished trials are kept in DIR/store.sqlite: stopped at any point, the same command goes on from there.
+    """
     from probssl import studies
     from probssl.report import console
 
     if name is None:
-        catalogue = [study.as_dict() for study in studies.catalogue()]
-        if as_json:
-            print_json({"experiments": catalogue})
-        else:
-            console.show_studies(catalogue)
+        if out is not None or export is not None or fresh:
+            raise InputError("--out, --export and --fresh are about one experiment: give its NAME")
+        _list(budget, as_json)
         return
-    result = studies.run(name, budget, out or Path("reproduced") / name, quiet=quiet or as_json)
+    folder = out or Path("reproduced") / name
+    if export is not None:
+        count = studies.export(name, folder, export)
+        if as_json:
+            print_json({"out": str(export), "trials": count})
+        elif not quiet:
+            console.say(f"{count:,} trial{'s' * (count != 1)}   {export}")
+        return
+    try:
+        result = studies.run(
+            name, budget, folder, quiet=quiet or as_json, jobs=jobs, backend=backend, address=address, fresh=fresh
+        )
+    except KeyboardInterrupt:
+        now = studies.standing(studies.find(name), budget, folder)
+        given = {"--budget": budget, "--out": out, "--jobs": jobs, "--backend": backend, "--address": address}
+        asked = [(flag, str(value)) for flag, value in given.items() if value not in (None, "laptop", "loky")]
+        again = ["probssl", "reproduce", name, *[word for pair in asked for word in pair]]
+        say(f"stopped with {now.done} of {now.total} trials kept; go on with: {escape(shlex.join(again))}")
+        raise typer.Exit(130) from None
     if as_json:
         print_json(result.as_dict())
     else:
         console.show_study(result)
+    if result.failures:
+        config, message = result.failures[0]
+        what = ", ".join(f"{key} {value}" for key, value in config.items())
+        say(
+            f"[bold red]error:[/] {len(result.failures)} of {result.trials} trials failed, and the same command tries "
+            f"them again; the first ({escape(what)}): {escape(message)}"
+        )
+        raise typer.Exit(1)
+
+
+def _list(budget: str, as_json: bool) -> None:
+    """Every experiment, with how far it has come in its folder."""
+    from probssl import studies
+    from probssl.report import console
+
+    entries = []
+    for study in studies.catalogue():
+        trials = studies.standing(study, budget, Path("reproduced") / study.name).as_dict()
+        entries.append({**study.as_dict(), "budget": budget, "trials": trials})
+    if as_json:
+        print_json({"experiments": entries})
+    else:
+        console.show_studies(entries)

@@ -244,14 +244,33 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
 
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:
-    """Experiments that can be reproduced."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    """Experiments that can be reproduced, and how many of their trials are there."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     table.add_column("experiment", no_wrap=True, min_width=max(len(study["name"]) for study in catalogue))
-    for column in ("paper", "what it shows", "laptop"):
-        table.add_column(column)
+    table.add_column("what it shows", ratio=1)
+    table.add_column("laptop", no_wrap=True)
+    table.add_column("trials here", justify="right", no_wrap=True)
     for study in catalogue:
-        table.add_row(study["name"], study["paper"], study["claim"], study["laptop"])
-    Console().print(table)
+        shown = f"{escape(study['claim'])}\n[dim]{escape(study['paper'])}[/]"
+        table.add_row(study["name"], shown, study["laptop"], _standing(study["trials"]))
+    console = Console()
+    console.print(table)
+    if any(study["trials"]["older"] for study in catalogue):
+        told = "older: made by an earlier version of the code; they stay in the store and are not used"
+        console.print(told, style="dim", highlight=False, soft_wrap=True)
+    for study in catalogue:
+        if study["trials"]["problem"]:
+            told = f"[bold yellow]warning:[/] {escape(study['trials']['problem'])}"
+            Console(stderr=True).print(told, highlight=False, soft_wrap=True)
+
+
+def _standing(trials: dict[str, Any]) -> str:
+    """12 of 30, and what is to be said beside it."""
+    if trials["problem"]:
+        return "not readable"
+    lines = [f"{trials['done']} of {trials['total']}"]
+    lines += [f"{trials[kind]} {kind}" for kind in ("failed", "older") if trials[kind]]
+    return "\n".join(lines)
 
 
 def show_study(result: StudyResult) -> None:

@@ -1,7 +1,20 @@
 """Studies: the papers' experiments, run here and set beside their published numbers."""
 
 from probssl.studies.base import Row, Study, StudyResult
-from probssl.studies.catalogue import catalogue, run
+from probssl.studies.catalogue import catalogue, export, find, run, standing
 from probssl.studies.comparison import published, verdict
+from probssl.studies.store import Store
 
-__all__ = ["Row", "Study", "StudyResult", "catalogue", "published", "run", "verdict"]
+__all__ = [
+    "Row",
+    "Store",
+    "Study",
+    "StudyResult",
+    "catalogue",
+    "export",
+    "find",
+    "published",
+    "run",
+    "standing",
+    "verdict",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,9 +61,9 @@ def _dask(jobs: int | None, address: str | None) -> Iterator[int]:
         else:
             place = address
         try:
-            client = stack.enter_context(Client(place))
+            client = stack.enter_context(Client(place, timeout=15))
         except (OSError, ValueError) as error:
-            raise InputError(f"there is no Dask scheduler at {address} ({' '.join(str(error).split())})") from None
+            raise InputError(f"there is no Dask scheduler at {address} ({_one_line(error)})") from None
         yield max(1, sum(client.nthreads().values()))
 
 
@@ -70,18 +71,29 @@ def _dask(jobs: int | None, address: str | None) -> Iterator[int]:
 def _ray(jobs: int | None, address: str | None) -> Iterator[int]:
     import joblib
     import ray
-    from ray.util.joblib import register_ray
+    from ray.util.joblib.ray_backend import RayBackend
 
-    register_ray()
+    class Streaming(RayBackend):
+        """joblib takes it that a backend of the pool family cannot hand out results as they come; Ray's can."""
+
+        supports_return_generator = True
+
+    joblib.register_parallel_backend("ray", Streaming)
     ours = not ray.is_initialized()
     if ours:
-        own = {"num_cpus": jobs or joblib.cpu_count(), "include_dashboard": False}
+        own: dict[str, Any] = {"num_cpus": jobs or joblib.cpu_count(), "include_dashboard": False}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            ray.init(address=address, log_to_driver=False, **(own if address is None else {}))
+            ray.init(**quiet, **({"address": "local", **own} if address is None else {"address": address}))
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InputError(f"there is no Ray cluster at {address} ({' '.join(str(error).split())})") from None
+            raise InputError(f"there is no Ray cluster at {address} ({_one_line(error)})") from None
+    logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.ERROR)  # it warns of what joblib hands it
     try:
         yield max(1, int(ray.cluster_resources().get("CPU", 1)))
     finally:
         if ours:
             ray.shutdown()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]

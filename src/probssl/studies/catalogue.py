@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from probssl.errors import InputError
 from probssl.studies import engine
 from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
+from probssl.studies.export import check_export
 from probssl.studies.store import DamagedStore, Store
 from probssl.studies.versions import code_version
 from probssl.training.files import write_text
@@ -100,21 +103,43 @@ def forget(study: Study, out: Path) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a study has come in a folder: trials of its grid finished and failed, and those of older code."""
+    """How far a study has come in a folder."""
 
-    total: int
+    total: int  # trials of its grid
     done: int = 0
     failed: int = 0
-    older: int = 0
+    older: int = 0  # trials of an older version of the code, which are kept and not used
+    problem: str | None = None  # why the store cannot be read, where it cannot
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
 
 
 def standing(study: Study, budget: str, out: Path) -> Standing:
     """What the store of `out` holds of the study's grid at a budget."""
     grid = engine.grid(study, checked_budget(budget))
+    keys = list(grid.configs)
     if not (out / STORE).is_file():
-        return Standing(len(grid.configs))
+        return Standing(len(keys))
+    try:
+        with Store(out / STORE, read_only=True) as store:
+            older = sum(count for code, count in store.versions(study.name).items() if code != grid.code)
+            return Standing(len(keys), len(store.finished(keys)), len(store.failures(keys)), older)
+    except InputError as error:
+        return Standing(len(keys), problem=str(error))
+
+
+def export(name: str | Study, out: Path, path: Path) -> int:
+    """Write the study's trials in the store of `out` to a CSV, TSV or Parquet file; returns how many there are."""
+    study = find(name) if isinstance(name, str) else name
+    check_export(path)
+    if not (out / STORE).is_file():
+        raise InputError(f"{out} holds no trials of {study.name} yet: run it first")
     with Store(out / STORE, read_only=True) as store:
         versions = store.versions(study.name)
-        older = sum(count for code, count in versions.items() if code != code_version(study))
-        keys = list(grid.configs)
-        return Standing(len(keys), len(store.finished(keys)), len(store.failures(keys)), older)
+        code = code_version(study)
+        if code not in versions:
+            older = sum(versions.values())
+            raise InputError(f"{out} holds no trials of this version of the code, and {older} of older ones")
+        return store.export(path, study.name, code)

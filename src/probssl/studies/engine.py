@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from typing import Any
 from probssl.errors import InputError, ProbsslError
 from probssl.studies import backends
 from probssl.studies.base import Budget, Config, Result, Results, Study
+from probssl.studies.keys import key_of, plain
 from probssl.studies.leases import Lease
-from probssl.studies.store import Store, key_of, plain
+from probssl.studies.store import Store
 from probssl.studies.versions import code_version, environment
 
 check_backend = backends.check
@@ -46,6 +48,10 @@ class Grid:
     study: Study
     code: str
     configs: dict[str, Config]
+
+    def key(self, config: Config) -> str:
+        """The key of one of its trials."""
+        return key_of(self.study.name, config, self.code)
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,8 @@ def run(
         if len(store.finished(keys)) < len(keys):
             with _terminable(), backends.started(backend, jobs, address) as count:
                 while left := _left(store, keys, since):
-                    free = [key for key in left if key not in store.claimed(left)]
-                    if free:
+                    claimed = store.claimed(left)
+                    if free := [key for key in left if key not in claimed]:
                         _pass(todo, free, store, count, remote=backend in backends.CLUSTERS)
                     else:
                         time.sleep(0.2)  # another process is at work on all that is left: wait for it, or for its end
@@ -111,41 +117,51 @@ def _pass(todo: Grid, free: list[str], store: Store, jobs: int, *, remote: bool)
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    study = todo.study
-    batches = study.batches([todo.configs[key] for key in free], jobs)
-    if sorted(key_of(study.name, c, todo.code) for batch in batches for c in batch) != sorted(free):
-        raise InputError(f"the batches of {study.name} do not hold each trial once")
-    parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
-    with Lease(store) as lease:
-        if remote:
-            work = parallel(_remote_tasks(todo, batches, lease))
-        else:
-            place = str(store.path.resolve())  # a worker that is used again may be in another folder
-            task = joblib.delayed(_work)
-            work = parallel(task(study, todo.code, place, batch, os.getpid()) for batch in batches)
+    batches = todo.study.batches([todo.configs[key] for key in free], jobs)
+    if sorted(todo.key(config) for batch in batches for config in batch) != sorted(free):
+        raise InputError(f"the batches of {todo.study.name} do not hold each trial once")
+    with _sent_here(todo, batches, store) if remote else _sent_to_the_store(todo, batches, store) as tasks:
+        parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+        work = parallel(tasks)
         try:
             for outcomes in work:
-                if outcomes is None:
+                if outcomes is None:  # a worker was told to stop, and so are we
                     raise KeyboardInterrupt
                 for outcome in outcomes:
-                    _keep(store, study.name, todo.code, outcome)
+                    _keep(store, todo, outcome)
         except TerminatedWorkerError:
             raise WorkerDied(
                 "a process that ran trials was ended from outside, perhaps for want of memory: what is finished is "
                 "kept, and fewer --jobs need less"
             ) from None
         finally:
-            work.close()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that tasks were cancelled is what closing is for
+                work.close()
 
 
-def _remote_tasks(todo: Grid, batches: list[list[Config]], lease: Lease) -> Iterator[Any]:
-    """Batches for workers that do not see the store: claimed here, at the moment they are sent off."""
+@contextlib.contextmanager
+def _sent_to_the_store(todo: Grid, batches: list[list[Config]], store: Store) -> Iterator[Iterator[Any]]:
+    """Batches for workers that claim and commit by themselves, on the disk that they share with us."""
     import joblib
 
-    for batch in batches:
-        keyed = {key_of(todo.study.name, config, todo.code): config for config in batch}
-        if mine := lease.take(keyed):
-            yield joblib.delayed(_compute)(todo.study, [keyed[key] for key in mine])
+    place = str(store.path.resolve())  # a worker that is used again may be in another folder
+    yield (joblib.delayed(_work)(todo.study, todo.code, place, batch, os.getpid()) for batch in batches)
+
+
+@contextlib.contextmanager
+def _sent_here(todo: Grid, batches: list[list[Config]], store: Store) -> Iterator[Iterator[Any]]:
+    """Batches for workers that do not see the store: claimed at the moment they are sent off, committed on return."""
+    import joblib
+
+    def tasks(lease: Lease) -> Iterator[Any]:
+        for batch in batches:
+            keyed = {todo.key(config): config for config in batch}
+            if mine := lease.take(keyed):
+                yield joblib.delayed(_compute)(todo.study, [keyed[key] for key in mine])
+
+    with Lease(store) as lease:
+        yield tasks(lease)
 
 
 # In the workers
@@ -164,12 +180,14 @@ class Outcome:
 
 def _work(study: Study, code: str, path: str, batch: list[Config], parent: int) -> list[Outcome] | None:
     """Run what of a batch is free, and commit each trial to the store; nothing is left to return."""
-    keyed = {key_of(study.name, config, code): config for config in batch}
+    part = Grid(study, code, {key_of(study.name, config, code): config for config in batch})
     child = parent if os.getpid() != parent else None
+    if child is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent hears it and ends its workers
     try:
         with Store(path) as store, Lease(store, parent=child) as lease:
-            for outcome in _outcomes(study, [keyed[key] for key in lease.take(keyed)]):
-                _keep(store, study.name, code, outcome)
+            for outcome in _outcomes(study, [part.configs[key] for key in lease.take(part.configs)]):
+                _keep(store, part, outcome)
     except KeyboardInterrupt:
         if child is None:
             raise
@@ -182,11 +200,12 @@ def _compute(study: Study, batch: list[Config]) -> list[Outcome]:
     return list(_outcomes(study, batch))
 
 
-def _keep(store: Store, study: str, code: str, outcome: Outcome) -> None:
+def _keep(store: Store, todo: Grid, outcome: Outcome) -> None:
+    name, code = todo.study.name, todo.code
     if outcome.result is None:
-        store.fail(study, outcome.config, outcome.message, code)
+        store.fail(name, outcome.config, outcome.message, code)
     else:
-        store.put(study, outcome.config, outcome.result, code, outcome.seconds, outcome.environment)
+        store.put(name, outcome.config, outcome.result, code, outcome.seconds, outcome.environment)
 
 
 def _outcomes(study: Study, configs: list[Config]) -> Iterator[Outcome]:

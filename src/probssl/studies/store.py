@@ -8,14 +8,13 @@ processes may use one store: a trial under way is claimed by a lease that ends w
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,6 +23,7 @@ from urllib.parse import quote
 
 from probssl.errors import InputError
 from probssl.studies.base import Config, Result
+from probssl.studies.keys import key_of, text
 
 FORMAT = 1
 APPLICATION = 0x70726F62  # "prob": what kind of SQLite file this is
@@ -41,31 +41,6 @@ CREATE TABLE IF NOT EXISTS claims (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, expires REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS trials_of_study ON trials (study, code);
 """
-
-
-def canonical(value: Any) -> str:
-    """JSON that is the same for equal values: keys sorted, no spaces; NumPy's numbers and arrays as plain ones."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_plain)
-
-
-def plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The value as it comes back from the store: lists for tuples, numbers for NumPy's."""
-    try:
-        found: dict[str, Any] = json.loads(canonical(value))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"a trial's configuration and result are plain values: {error}") from None
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not one")
-
-
-def key_of(study: str, config: Config, code: str) -> str:
-    """The key of a trial."""
-    return hashlib.sha256("\0".join((study, canonical(config), code)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -185,7 +160,7 @@ class Store:
     def put(self, study: str, config: Config, result: Result, code: str, seconds: float, environment: str) -> None:
         """Commit a finished trial. One that is there already stays as it is."""
         key = key_of(study, config, code)
-        row = (key, study, canonical(config), canonical(result), code, seconds, _now(), environment)
+        row = (key, study, text(config), text(result), code, seconds, _now(), environment)
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             connection.execute("DELETE FROM failures WHERE key = ?", (key,))
@@ -194,7 +169,7 @@ class Store:
     def fail(self, study: str, config: Config, message: str, code: str) -> None:
         """Record that a trial failed, and why. It counts as not done."""
         key = key_of(study, config, code)
-        row = (key, study, canonical(config), message, code, _now(), time.time())
+        row = (key, study, text(config), message, code, _now(), time.time())
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             connection.execute("DELETE FROM claims WHERE key = ?", (key,))
@@ -203,6 +178,14 @@ class Store:
         """Which of these trials failed, and why; those only that failed after a time (as `time.time()` tells it)."""
         query = "SELECT key, message FROM failures WHERE stamp >= ? AND key IN (SELECT value FROM json_each(?))"
         return dict(self._rows(query, since, json.dumps(list(keys))))
+
+    def export(self, path: Path, study: str | None = None, code: str | None = None) -> int:
+        """Write trials to a CSV or Parquet file, one row each with configuration and result as columns; how many."""
+        from probssl.studies.export import write_trials
+
+        found = list(self.trials(study, code))
+        write_trials(path, found)
+        return len(found)
 
     def forget(self, study: str) -> None:
         """Delete everything about a study, of whatever version of the code."""
@@ -236,18 +219,13 @@ class Store:
 
     def claimed(self, keys: Collection[str]) -> set[str]:
         """Which of these trials someone alive is working on."""
-        with self._transaction() as connection:
-            self._drop_dead_claims(connection)
-        query = "SELECT key FROM claims WHERE key IN (SELECT value FROM json_each(?))"
-        return {key for (key,) in self._rows(query, json.dumps(list(keys)))}
+        query = "SELECT key, host, pid, expires FROM claims WHERE key IN (SELECT value FROM json_each(?))"
+        return {key for key, *claim in self._rows(query, json.dumps(list(keys))) if not _dead(*claim)}
 
     def _drop_dead_claims(self, connection: sqlite3.Connection) -> None:
-        """A claim is dead when its lease is over or, on this host, when its process is gone."""
-        connection.execute("DELETE FROM claims WHERE expires < ?", (time.time(),))
-        here = socket.gethostname()
-        for (pid,) in connection.execute("SELECT DISTINCT pid FROM claims WHERE host = ?", (here,)).fetchall():
-            if not _alive(pid):
-                connection.execute("DELETE FROM claims WHERE host = ? AND pid = ?", (here, pid))
+        held = connection.execute("SELECT DISTINCT owner, host, pid, expires FROM claims").fetchall()
+        for owner in {owner for owner, *claim in held if _dead(*claim)}:
+            connection.execute("DELETE FROM claims WHERE owner = ?", (owner,))
 
     # SQLite
 
@@ -292,14 +270,16 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _alive(pid: int) -> bool:
-    """Whether a process of this host is there; where that cannot be asked without harm, its lease must tell."""
-    if os.name != "posix":
+def _dead(host: str, pid: int, expires: float) -> bool:
+    """A claim is dead when its lease is over or, on this host, when its process is gone."""
+    if expires < time.time():
         return True
+    if host != socket.gethostname() or os.name != "posix":  # elsewhere its process cannot be asked without harm
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False

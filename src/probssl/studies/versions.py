@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from probssl.studies.base import Study
 
 LIBRARY = Path(__file__).resolve().parents[1]
+CODE = (".py", ".c", ".h", ".cpp")
 
 WITHOUT_INFLUENCE = (
     "__init__.py",
@@ -55,7 +56,7 @@ def environment() -> str:
 @functools.cache
 def _library() -> str:
     digest = hashlib.sha256()
-    for path in sorted(LIBRARY.rglob("*.py")):
+    for path in sorted(path for path in LIBRARY.rglob("*") if path.suffix in CODE):
         place = path.relative_to(LIBRARY).as_posix()
         if not any(place == part or place.startswith(f"{part}/") for part in WITHOUT_INFLUENCE):
             digest.update(f"\0{place}\0{_of_file(path)}".encode())
@@ -76,7 +77,8 @@ def _source(name: str, study: Study) -> Path:
 
 @functools.cache
 def _of_file(path: Path) -> str:
-    return fingerprint(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    return fingerprint(source) if path.suffix == ".py" else hashlib.sha256(source.encode()).hexdigest()
 
 
 def fingerprint(source: str) -> str:
