@@ -1,9 +1,9 @@
 """What is measured of an encoder of a table, at a cost that thousands of trials can bear.
 
-The probe and the spectrum see the whole table, as in Siamese-EBM (§4.1.3). What compares all pairs of rows (intrinsic
-dimension, cluster learnability, uniformity) sees a sample of 4,096 rows drawn by the seed, and what undoes augmentations
-256 fresh ones among 4,096 rows. All models of a table, a seed and an augmentation get the same split, sample and
-questions, so that differences between them are of the models.
+The probe, the spectrum and the alignment see the whole table, as in Siamese-EBM (§4.1.3). What compares all pairs of
+rows (intrinsic dimension, cluster learnability, uniformity) sees a sample of 4,096 drawn by the seed, and what undoes
+augmentations 256 fresh ones among 4,096 rows. All models of a table, a seed and an augmentation get the same split,
+sample and questions, so that differences between them are of the models.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ def representation(encoder: nn.Module, table: str, seed: int) -> dict[str, float
     }
 
 
-def pairs(
-    encoder: nn.Module, energy: Energy, table: str, augmentation: Augmentation, seed: int
-) -> dict[str, float]:
+def pairs(encoder: nn.Module, energy: Energy, table: str, augmentation: Augmentation, seed: int) -> dict[str, float]:
     """What depends on the augmentation too: alignment, and how well q(x | x̃) ∝ e^{−δ} undoes it."""
     z, z_aug = (encode(encoder, rows).numpy() for rows in (observations(table).x, related(table, augmentation, seed)))
     asked = questions(table, augmentation, seed)

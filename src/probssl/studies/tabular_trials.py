@@ -1,7 +1,7 @@
 """The trainings of the tabular study: encoders of one table trained together, and what is measured of each.
 
-Siamese-EBM §4.2: an MLP d-2d-m, Adam with 100 steps of warm-up and a cosine to zero, batches of 256, no weight decay, no
-clipping of gradients; positives are (x, x̃); all losses start from the weights that the seed decides.
+Siamese-EBM §4.2: an MLP d-2d-m, Adam with 100 steps of warm-up and a cosine to zero, batches of 256, no weight decay,
+no clipping of gradients; positives are (x, x̃); all losses start from the weights that the seed decides.
 """
 
 from __future__ import annotations
