@@ -58,10 +58,19 @@ def svg(figure: Figure) -> str:
 
 def png(figure: Figure) -> str:
     """The figure as an <img> element with the picture inside it; for many points, where SVG would be heavy."""
+    return embedded(png_bytes(figure))
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """The figure as the contents of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160)
-    encoded = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="figure" src="data:image/png;base64,{encoded}">'
+    return buffer.getvalue()
+
+
+def embedded(picture: bytes) -> str:
+    """A PNG picture as an <img> element that holds it."""
+    return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 
 def colours(labels: np.ndarray) -> list[str]:

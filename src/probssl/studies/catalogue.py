@@ -22,6 +22,8 @@ CATALOGUE = {
     "siamese/circles": "probssl.studies.circles:Circles",
     "siamese/linear-theory": "probssl.studies.linear_theory:LinearTheory",
     "siamese/deaugmenting": "probssl.studies.deaugmenting:Deaugmenting",
+    "siamese/tabular-dimension": "probssl.studies.tabular:TabularDimension",
+    "siamese/tabular-preservation": "probssl.studies.tabular:TabularPreservation",
 }
 """Name -> module:class. A module is imported when its study is asked for."""
 

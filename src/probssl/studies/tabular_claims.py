@@ -45,6 +45,8 @@ Check = Callable[["Lines"], Iterator[Part]]
 class Claim:
     """A sentence of the paper in our words, where it stands, and the rule by which it is checked."""
 
+    name: str
+    """A few words for a narrow column."""
     place: str
     text: str
     rule: str

@@ -141,6 +141,7 @@ def claims(setup: Setup) -> tuple[Claim, ...]:
     own = DIMENSION_CLAIMS if dimension else PRESERVATION_CLAIMS
     before = (
         Claim(
+            "Euclidean collapses",
             "§4",
             "Likelihood-based losses often collapse with the Euclidean distance",
             "at least 10 % of such trainings at learning rate 0.01 collapse or fail, and more than with the cosine",
@@ -149,43 +150,50 @@ def claims(setup: Setup) -> tuple[Claim, ...]:
     )
     spheres = [
         Claim(
+            "Fisher misaligns",
             f"F.1, {alignment}",
             "With the cosine energy Fisher is the worst: alignment grows",
             "relative alignment above 100 % at each position (lower is better)",
             fisher_misaligns,
         ),
         Claim(
+            "NCE and SNL spread",
             f"F.1, {uniformity}",
             "NCE and SNL spread features best over the sphere, in all settings",
             "among the two least regrets of uniformity of the cosine losses at each position",
             nce_and_snl_spread,
         ),
         Claim(
+            "SimCLR spreads",
             f"F.1, {uniformity}",
-            "SimCLR is a strong competitor" + ("" if dimension else ", but for ρ = 0.1"),
+            "SimCLR spreads features nearly as well" + ("" if dimension else ", but for ρ = 0.1"),
             "among the three least regrets of uniformity at each position" + ("" if dimension else ", not at 0.1"),
             simclr_spreads,
         ),
         Claim(
+            "SimCLR misaligns",
             f"F.1, {alignment}",
-            "but its alignment is worse than that of all other likelihood-based losses",
+            "The alignment of SimCLR is worse than that of all other likelihood-based losses",
             "larger regret of alignment than each, mean over positions",
             simclr_misaligns,
         ),
         Claim(
-            f"F.1, {alignment}, {uniformity}",
+            "Spectral trades off best",
+            f"F.1, {alignment}, {uniformity.removeprefix('Fig. ')}",
             "The spectral loss has the best trade-off of alignment and uniformity",
             "least sum of its places by mean regret in both, among the cosine losses",
             spectral_trades_off,
         ),
         Claim(
-            f"F.1, {alignment}, {uniformity}",
+            "sphere: lines alike",
+            f"F.1, {alignment}, {uniformity.removeprefix('Fig. ')}",
             "All losses but Fisher follow the same variations",
             "correlation over positions of each with the mean of the others at least 0.9",
             sphere_fluctuates_alike,
         ),
         Claim(
-            f"F.1, {alignment}, {uniformity}",
+            "proposals on par",
+            f"F.1, {alignment}, {uniformity.removeprefix('Fig. ')}",
             "KL, SNL and NCE are on par with the other likelihood-based losses",
             "mean regret no larger than that of the worse of SimCLR and Spectral, by more than a standard error",
             proposals_are_on_par,
@@ -193,26 +201,30 @@ def claims(setup: Setup) -> tuple[Claim, ...]:
     ]
     if not dimension:
         moved = Claim(
+            "Fisher does not spread",
             f"F.1, {uniformity}",
-            "and the uniformity of Fisher hardly moves",
+            "With the cosine energy the uniformity of Fisher hardly moves",
             "relative uniformity between 90 % and 110 % at each ρ",
             fisher_does_not_spread,
         )
         spheres.insert(1, moved)
     shared = [
         Claim(
+            "rate 1 is worse",
             f"F.2, {rates}",
             "Learning rate 1 lowers performance everywhere (Fisher is spoken of apart)",
             "accuracy and RankMe fall, mean over positions, for each likelihood-based model",
             higher_rate_is_worse,
         ),
         Claim(
+            "rate 1: not for Fisher",
             f"F.2, {rates}",
             "Fisher improves or stays as it is in most cases, whatever the energy",
             "accuracy and RankMe fall by no more than a standard error at most positions, with each energy",
             fisher_does_not_fall,
         ),
         Claim(
+            "rate 1: Euclidean Fisher",
             f"F.2, {rates}",
             "A higher learning rate is good for Fisher, which should have the Euclidean energy",
             "accuracy rises with each energy, mean over positions, and at 1 the Euclidean is ahead",

@@ -1,0 +1,107 @@
+"""Six losses on eighteen tables: the tabular study of Siamese-EBM (§4.2, appendix F).
+
+Two sweeps, each a study: over the output dimension (`siamese/tabular-dimension`: m from 2d to d/5, preservation 0.8,
+noise 0.1) and over the strength of augmentations (`siamese/tabular-preservation`: preservation 0.1 to 1, noise 0.25,
+m = d/2), each at learning rates 0.01 and 1. The paper shows figures and says what it sees in them; here the figures are
+drawn anew, and each such sentence is checked by a rule (`tabular_claims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from probssl.data import load
+from probssl.report import figures
+from probssl.studies import tabular_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study
+from probssl.studies.comparison import Verdict
+from probssl.studies.tabular_claims import Finding, findings
+from probssl.studies.tabular_claims_shared import claims
+from probssl.studies.tabular_figures import every_figure
+from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, Setup, configs, positions, units
+from probssl.studies.tabular_page import markdown, page, scores_csv
+from probssl.studies.tabular_scores import Scores
+from probssl.training.files import atomic_path, write_text
+
+ROW_VERDICT: dict[str, Verdict] = {
+    "reproduced": "matched",
+    "partly": "missed",
+    "not reproduced": "missed",
+    "not tested": "not comparable",
+}
+"""Verdict on a claim -> verdict of its row, which holds the share of its parts that hold beside the claimed 1."""
+
+
+class Tabular(Study):
+    """What both sweeps share."""
+
+    paper = "Siamese-EBM, §4.2 and F"
+    laptop = "about 1 h"
+    reference = "claimed"
+    code = ("probssl.studies.tabular_trials", "probssl.studies.tabular_measures")
+    setup: ClassVar[Setup]
+
+    def configs(self, budget: Budget) -> list[Config]:
+        return configs(self.setup, SCALE[budget])
+
+    def prepare(self, budget: Budget) -> None:
+        for table in SCALE[budget].tables:
+            load(table)  # here, or it does not run at all
+
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+        return tabular_trials.run_batch(configs)
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        return units(configs)
+
+    def scores(self, results: Results, budget: Budget) -> Scores:
+        """The numbers of the finished trials as arrays."""
+        return Scores(results, self.setup, positions(self.setup, SCALE[budget]))
+
+    def findings(self, results: Results, budget: Budget) -> list[Finding]:
+        """What came of the paper's claims."""
+        return findings(claims(self.setup), self.scores(results, budget))
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        """A row a claim: where it stands, and the share of its parts that hold."""
+        return [
+            Row(
+                finding.claim.name,
+                finding.claim.place,
+                finding.share,
+                None,
+                None if finding.share is None else 1.0,
+                ROW_VERDICT[finding.verdict],
+            )
+            for finding in self.findings(results, budget)
+        ]
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        scores, found, scale = self.scores(results, budget), self.findings(results, budget), SCALE[budget]
+        drawn = [(name, title, figures.png_bytes(figure)) for name, title, figure in every_figure(scores)]
+        for name, _, picture in drawn:
+            with atomic_path(out / f"{name}.png") as temporary:
+                temporary.write_bytes(picture)
+        write_text(out / "scores.csv", scores_csv(scores))
+        write_text(out / "claims.md", markdown(scores, found, scale))
+        where = out / "index.html"
+        write_text(where, page(self.name, scores, found, drawn, scale))
+        return where
+
+
+class TabularDimension(Tabular):
+    """Setup one: narrower and narrower outputs."""
+
+    name = "siamese/tabular-dimension"
+    claim = "six losses on 18 tables as the output narrows: accuracy, RankMe, alignment, uniformity"
+    setup = DIMENSION
+
+
+class TabularPreservation(Tabular):
+    """Setup two: stronger and weaker augmentations."""
+
+    name = "siamese/tabular-preservation"
+    claim = "six losses on 18 tables as augmentations weaken: accuracy, RankMe, alignment, uniformity"
+    setup = PRESERVATION
