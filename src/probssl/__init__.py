@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from probssl.comparing import compare
     from probssl.data import Table, load
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from probssl.runs import Run, fit
 
 _HOMES = {
+    "comparing": ("compare",),
     "data": ("Table", "load"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
@@ -81,6 +83,7 @@ __all__ = [
     "Triplet",
     "Views",
     "__version__",
+    "compare",
     "evaluate",
     "examine",
     "fit",

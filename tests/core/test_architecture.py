@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "model": ANYTHING,
     "evaluation": ANYTHING,
     "doctor": ANYTHING,
+    "comparing": ANYTHING,
     "studies": ANYTHING,
     "cli": ANYTHING,
     "__main__": ANYTHING,

@@ -1,0 +1,99 @@
+"""`probssl compare`: which objective, energy, dimension and augmentation suit a table."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from probssl.cli.app import Data, Json, Label, Quiet, app, command, load_table, print_json, say
+from probssl.errors import InputError
+
+Entry = TypeVar("Entry")
+
+
+@app.command(epilog="Example: probssl compare pmlb:spambase --minutes 3")
+@command
+def compare(
+    data: Data,
+    label: Label = None,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
+    objectives: Annotated[str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: all)")] = None,
+    energies: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: all but pnorm, which is slow)")
+    ] = None,
+    dims: Annotated[
+        str | None,
+        typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; repeatable.")] = None,
+    keep_constant: Annotated[
+        bool, typer.Option("--keep-constant", metavar="", help="Accept columns that never vary.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", metavar="", help="Replace the comparison in --out.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Find out which loss, energy and dimension suit DATA: all of them, ranked, with and without labels.
+
+    The folder gets the winning model as a run, the leaderboard, and a report.
+    """
+    started = time.monotonic()
+    quiet = quiet or as_json
+    from probssl.comparing import candidates, run
+    from probssl.comparing.planning import Clock
+    from probssl.comparing.progress import Progress
+    from probssl.report import compare_console
+    from probssl.runs import Source
+
+    clock = Clock.start(minutes, started)
+    losses, kinds, widths = (
+        _listed(objectives, str, "--objectives"),
+        _listed(energies, str, "--energies"),
+        _listed(dims, int, "--dims"),
+    )
+    data = str(Path(data).resolve()) if Path(data).is_file() else data
+    source = Source(data, label, tuple(drop or ()), keep_constant)
+    table = load_table(data, label, list(source.drop), quiet, seed)
+    entrants = candidates(table.n_features, objectives=losses, energies=kinds, dims=widths, seed=seed)
+    folder = _fresh_folder(data) if out is None else out
+    with Progress(clock, shown=not quiet) as progress:
+        result = run(table, source, entrants, clock, folder, seed=seed, overwrite=overwrite, progress=progress)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        compare_console.show(result)
+    if result.interrupted:
+        say("stopped: what was finished is written")
+        raise typer.Exit(130)
+
+
+def _listed(text: str | None, kind: Callable[[str], Entry], option: str) -> list[Entry] | None:
+    """The entries of a list with commas."""
+    if text is None:
+        return None
+    try:
+        found = [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{option} takes whole numbers separated by commas, not {text!r}") from None
+    if not found:
+        raise InputError(f"{option} needs at least one entry")
+    return found
+
+
+def _fresh_folder(data: str) -> Path:
+    """compared/DATA, numbered when it is taken."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.split(":")[-1].split(".")[0]) or "data"
+    folder, number = Path("compared") / stem, 2
+    while folder.exists():
+        folder = Path("compared") / f"{stem}-{number}"
+        number += 1
+    return folder

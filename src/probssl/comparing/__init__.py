@@ -1,0 +1,7 @@
+"""Which objective, energy, dimension and augmentation suit a table: all of them, stacked, ranked, in a given time."""
+
+from probssl.comparing.comparison import compare, run
+from probssl.comparing.grid import candidates
+from probssl.comparing.result import CompareResult
+
+__all__ = ["CompareResult", "candidates", "compare", "run"]

@@ -1,0 +1,191 @@
+"""The race: rounds of training, each handed to the processes in batches, the better half of each going on."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from probssl.comparing.grid import Candidate
+from probssl.comparing.planning import FINALISTS, LONGEST, SAFETY, SHARES, Clock, Pace, Round, plan, survivors
+from probssl.comparing.pool import Pool
+from probssl.comparing.work import Batch, Job, Outcome
+
+BATCHES = 5
+"""Batches that each process works through in a round: enough that none waits long for another."""
+
+LEAST_BATCH = 4
+"""Fewer models than that gain little from being trained together."""
+
+PILOT_STEPS = 20
+PILOT_SHARE = 0.1
+"""Most of the time budget that measuring the speed may take."""
+
+GUESS = 0.1
+"""Seconds to measure a model, before any was measured."""
+
+
+@dataclass
+class Race:
+    """What is being compared, and what is known so far."""
+
+    candidates: list[Candidate]
+    clock: Clock
+    pool: Pool
+    seed: int
+    criterion: str
+    keep: Callable[[Sequence[Outcome]], None] = lambda outcomes: None  # called as they come, so that none is lost
+    tick: Callable[[], None] = lambda: None  # called often
+    outcomes: list[Outcome] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    pace: Pace = field(default_factory=lambda: Pace(1.0, GUESS))
+    final_measuring: float = 4 * GUESS  # seconds to measure a finalist, on more rows than the others
+    jobs: int = 0  # of the round under way
+    done: int = 0
+
+    def warm_up(self) -> list[Future[Batch]]:
+        """Start the processes; what a process does for the first time takes longer and is not to be measured."""
+        until = self.clock.training_ends
+        options = {"train_until": until, "until": until, "final": False}
+        return [
+            self.pool.submit(self._pilot_jobs(number, 2, steps=2), options) for number in range(self.pool.processes)
+        ]
+
+    def measure_speed(self, warming: list[Future[Batch]]) -> None:
+        """Train a sample of the grid for a few steps in every process at once, when all are warm."""
+        while wait(warming, timeout=0.1).not_done and not self.pool.stop.given:
+            self.tick()
+        count = min(len(self.candidates), 24)
+        until = min(time.monotonic() + PILOT_SHARE * self.clock.budget, self.clock.training_ends)
+        batches = [self._pilot_jobs(number, count, PILOT_STEPS) for number in range(self.pool.processes)]
+        self._update_pace(self._consume(batches, until, final=False))
+        batches = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
+        measured = [batch.measuring for batch in self._consume(batches, until, final=True) if batch.outcomes]
+        self.final_measuring = max(measured, default=4 * GUESS)
+
+    def run(self) -> None:
+        """All rounds for which there is time."""
+        entrants = list(self.candidates)
+        least = 0
+        first = 1 if len(entrants) > FINALISTS else len(LONGEST)  # a handful needs no screening
+        for number in range(first, len(LONGEST) + 1):
+            until = time.monotonic() + (self.clock.training_ends - time.monotonic()) * SHARES[number - 1]
+            planned = self._plan(number, len(entrants), until, least)
+            if planned is None or self._over:
+                return
+            self.rounds.append(planned)
+            before = len(self.outcomes)
+            self._train(planned, entrants[: planned.configurations], until)
+            while planned.number == 1 and planned.configurations < len(entrants) and not self._over:
+                planned, more = self._extended(planned, entrants, until)
+                if len(more) < LEAST_BATCH:
+                    break
+                self.rounds[-1] = planned
+                self._train(planned, more, until)
+            least = planned.steps
+            ranked = best_first(self.outcomes[before:], self.criterion)
+            entrants = ranked[: survivors(number, len(ranked))]
+            if not entrants:
+                return
+
+    def _plan(self, number: int, configurations: int, until: float, least: int) -> Round | None:
+        pace = self._pace(final=number == len(LONGEST))
+        seconds = until - time.monotonic()
+        return plan(number, configurations, seconds, pace, self.pool.processes, least=least)
+
+    def _extended(self, planned: Round, entrants: Sequence[Candidate], until: float) -> tuple[Round, list[Candidate]]:
+        """The first round with the further configurations that fit, now that the speed is better known."""
+        each = self.pace.seconds(1, planned.steps, self.pool.processes)
+        room = int(SAFETY * (until - time.monotonic()) / each)
+        more = list(entrants[planned.configurations : planned.configurations + max(room, 0)])
+        return replace(planned, configurations=planned.configurations + len(more)), more
+
+    @property
+    def _over(self) -> bool:
+        return self.pool.stop.given or self.pool.broken
+
+    def describe(self) -> str:
+        """What is under way, for a progress bar."""
+        if not self.rounds:
+            return "measuring the speed"
+        best = max((o.value(self.criterion) for o in self.outcomes if o.scores), default=math.nan)
+        shown = f", best {best:.3f}" if math.isfinite(best) else ""
+        return f"round {self.rounds[-1].number} of {len(LONGEST)}: {self.done} of {self.jobs} models{shown}"
+
+    def seconds_left(self) -> float:
+        """How long it will take if all goes as planned."""
+        end = self.clock.deadline - self.clock.training_ends
+        if not self.rounds:
+            return self.clock.left
+        now = self.rounds[-1]
+        pace = self._pace(now.final)
+        expected = pace.seconds(max(self.jobs - self.done, 0), now.steps, self.pool.processes)
+        entrants, least = now.configurations, now.steps
+        for number in range(now.number + 1, len(LONGEST) + 1):
+            entrants = survivors(number - 1, entrants)
+            seconds = (self.clock.training_ends - time.monotonic() - expected) * SHARES[number - 1]
+            pace = self._pace(number == len(LONGEST))
+            planned = plan(number, entrants, seconds, pace, self.pool.processes, least=least)
+            if planned is None:
+                break
+            expected += pace.seconds(planned.models, planned.steps, self.pool.processes)
+            entrants, least = planned.configurations, planned.steps
+        return expected + min(end, 10.0)
+
+    def _train(self, planned: Round, entrants: Sequence[Candidate], until: float) -> None:
+        place = {candidate: number for number, candidate in enumerate(entrants)}
+        jobs = [
+            Job(candidate, planned.steps, self.seed + number, planned.number)
+            for candidate in sorted(place, key=lambda c: (c.dim, c.objective, c.energy))  # what is alike stacks best
+            for number in range(planned.seeds)
+        ]
+        size = max(LEAST_BATCH, -(-len(jobs) // (BATCHES * self.pool.processes)))
+        batches = [jobs[start : start + size] for start in range(0, len(jobs), size)]
+        batches.sort(key=lambda batch: min(place[job.candidate] for job in batch))  # should there be a stop
+        self.jobs, self.done = len(jobs), 0
+        self._update_pace(self._consume(batches, until, final=planned.final, counted=True))
+
+    def _consume(self, batches: list[list[Job]], until: float, *, final: bool, counted: bool = False) -> list[Batch]:
+        def options(jobs: list[Job]) -> dict[str, Any]:
+            measuring = len(jobs) * self._pace(final).measuring
+            return {"train_until": until - measuring, "until": until, "final": final}
+
+        finished = []
+        for batch in self.pool.run(batches, options, self.tick):
+            finished.append(batch)
+            if counted:
+                self.keep(batch.outcomes)
+                self.outcomes.extend(batch.outcomes)
+                self.done += len(batch.outcomes)
+        return finished
+
+    def _pace(self, final: bool) -> Pace:
+        return replace(self.pace, measuring=self.final_measuring) if final else self.pace
+
+    def _update_pace(self, batches: Iterable[Batch]) -> None:
+        """Speed as it was in these batches; what they did not show stays as it was."""
+        batches = list(batches)
+        training, steps = sum(b.training for b in batches), sum(b.steps for b in batches)
+        measured = sum(len(b.outcomes) for b in batches)
+        self.pace = Pace(
+            steps / training if steps else self.pace.rate,
+            sum(b.measuring for b in batches) / measured if measured else self.pace.measuring,
+        )
+
+    def _pilot_jobs(self, number: int, count: int, steps: int) -> list[Job]:
+        chosen = np.random.default_rng([self.seed, number]).permutation(len(self.candidates))[:count]
+        return [Job(self.candidates[index], steps, self.seed, 0) for index in chosen]
+
+
+def best_first(outcomes: Sequence[Outcome], criterion: str) -> list[Candidate]:
+    """Configurations by their mean criterion over seeds, the best first; what failed is left out."""
+    values: dict[Candidate, list[float]] = {}
+    for outcome in outcomes:
+        if np.isfinite(outcome.value(criterion)):
+            values.setdefault(outcome.job.candidate, []).append(outcome.value(criterion))
+    return sorted(values, key=lambda candidate: -float(np.mean(values[candidate])))

@@ -1,0 +1,206 @@
+"""What a comparison found, and what it says in plain words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from probssl.comparing.baselines import RAW, pca_name, untrained_name
+from probssl.comparing.measuring import LABEL_FREE, PROBE, Score
+from probssl.comparing.planning import Round
+from probssl.comparing.standings import Predictor, Standing
+from probssl.comparing.testing import Difference, Tested
+from probssl.comparing.work import Outcome
+from probssl.runs import Run
+
+LARGEST_CLASS = "always the largest class"
+
+
+@dataclass(frozen=True)
+class Final:
+    """The winner on rows that nothing was chosen by, beside what no training gives."""
+
+    fitted_rows: int
+    rows: int
+    seeds: tuple[float, ...]  # accuracy of the winner from each seed
+    winner: Tested  # of the model that was written
+    others: dict[str, Tested]
+
+    def ahead_of(self, name: str) -> Difference:
+        """By how much the winner is better than a baseline."""
+        return self.winner.ahead_of(self.others[name])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "fitted_rows": self.fitted_rows,
+            "rows": self.rows,
+            "winner": self.winner.accuracy,
+            "seeds": list(self.seeds),
+            "baselines": {name: tested.accuracy for name, tested in self.others.items()},
+            "ahead_of": {name: self.ahead_of(name).as_dict() for name in self.others},
+        }
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """A comparison of configurations on one table: leaderboard, winner and what predicted it.
+
+    `leaderboard` is a list of rows, best first; `best` is the run of the winner, `page` the report.
+    """
+
+    source: str
+    label: str | None
+    rows: int
+    features: int
+    classes: int
+    criterion: Score
+    protocol: str
+    grid: int  # configurations that could have been tried
+    rounds: list[Round]
+    leaderboard: list[Standing]
+    outcomes: list[Outcome] = field(repr=False)
+    baselines: dict[str, dict[str, float]]  # name -> scores on the rows that the first round is measured on
+    final_baselines: dict[str, dict[str, float]]  # the same on the rows that finalists are measured on
+    predictors: list[Predictor]
+    final: Final | None
+    folder: Path
+    seconds: float
+    minutes: float
+    notes: list[str]
+    interrupted: bool = False
+
+    @property
+    def winner(self) -> Standing:
+        """The first of the leaderboard."""
+        return self.leaderboard[0]
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """The scores of the leaderboard that apply."""
+        return LABEL_FREE if self.label is None else (PROBE, *LABEL_FREE)
+
+    @property
+    def best(self) -> Run:
+        """The run of the winning model, which every command that takes a run accepts."""
+        return Run(self.folder / "best")
+
+    @property
+    def page(self) -> Path:
+        """The report."""
+        return self.folder / "index.html"
+
+    @property
+    def findings(self) -> list[str]:
+        """What the comparison says, a sentence each, the good and the bad."""
+        return findings(self)
+
+    def finished(self, number: int) -> int:
+        """How many trainings of a round were finished."""
+        return sum(outcome.job.round == number for outcome in self.outcomes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document that `compare --json` prints."""
+        return {
+            "source": self.source,
+            "label": self.label,
+            "rows": self.rows,
+            "features": self.features,
+            "classes": self.classes,
+            "minutes": self.minutes,
+            "seconds": round(self.seconds, 1),
+            "interrupted": self.interrupted,
+            "criterion": self.criterion.name,
+            "protocol": self.protocol,
+            "configurations": self.grid,
+            "rounds": [
+                {
+                    "configurations": r.configurations,
+                    "steps": r.steps,
+                    "seeds": r.seeds,
+                    "finished": self.finished(r.number),
+                }
+                for r in self.rounds
+            ],
+            "findings": self.findings,
+            "notes": self.notes,
+            "winner": self.winner.as_dict(),
+            "test": None if self.final is None else self.final.as_dict(),
+            "baselines": self.final_baselines,
+            "predictors": [predictor.as_dict() for predictor in self.predictors],
+            "leaderboard": [standing.as_dict() for standing in self.leaderboard],
+            "best": str(self.folder / "best"),
+            "page": str(self.page),
+        }
+
+
+def findings(result: CompareResult) -> list[str]:
+    """What the comparison says, a sentence each, the good and the bad."""
+    found = [_won(result)]
+    if result.final is not None:
+        found += [_tested(result, result.final), *_standing_of(result, result.final)]
+    if result.label is not None:
+        found += _told(result)
+    else:
+        found.append(
+            "Without a label nobody can say what these representations are good for: the order is by how much of an "
+            "augmentation each undoes, which tells models that learnt something from models that did not, and "
+            "little more"
+        )
+    return found
+
+
+def _won(result: CompareResult) -> str:
+    best = result.winner
+    c = best.candidate
+    score = result.criterion
+    over = f" ± {best.spreads[score.name]:.3f} over {best.seeds} seeds" if best.seeds > 1 else ", one seed"
+    on = "validation rows" if score is PROBE else "the rows of the table"
+    return (
+        f"{c.objective} with the {c.energy} energy, {c.dim} dimensions and {c.strength} augmentations came first: "
+        f"{score.title} {best.means[score.name]:.3f}{over}, on {on}"
+    )
+
+
+def _tested(result: CompareResult, final: Final) -> str:
+    mean = sum(final.seeds) / len(final.seeds)
+    seeds = f" (mean of {len(final.seeds)} seeds {mean:.3f})" if len(final.seeds) > 1 else ""
+    others = ", ".join(f"{name} {tested.accuracy:.3f}" for name, tested in final.others.items())
+    return (
+        f"On {final.rows:,} rows kept aside from training and from every choice, its linear probe is right in "
+        f"{final.winner.accuracy:.3f}{seeds}; {others}"
+    )
+
+
+def _standing_of(result: CompareResult, final: Final) -> list[str]:
+    """Where the winner stands beside PCA, raw features and no training, plainly."""
+    dim = result.winner.candidate.dim
+    said = []
+    for name in (pca_name(dim), RAW, untrained_name(dim)):
+        if name not in final.others:
+            continue
+        ahead = final.ahead_of(name)
+        amount = f"{abs(ahead.mean):.3f} ± {ahead.error:.3f}"
+        if ahead.clear:
+            said.append(f"{'Better' if ahead.mean > 0 else 'WORSE'} than {name}, by {amount}")
+        elif ahead.mean < 0:
+            said.append(f"NOT better than {name}: lower by {amount}, which is within chance")
+        else:
+            said.append(f"No clear difference from {name}: ahead by {amount}, which is within chance")
+    return said
+
+
+def _told(result: CompareResult) -> list[str]:
+    able = [p for p in result.predictors if math.isfinite(p.correlation)]
+    if not able:
+        return []
+    best = able[0]
+    if best.low <= 0:
+        return ["No label-free score told the order by the probe here"]
+    return [
+        f"Without the label, {best.score.title} would have told the order best: rank correlation with the probe "
+        f"{best.correlation:.2f} [{best.low:.2f}, {best.high:.2f}], {best.within_dimension:.2f} among models of equal "
+        f"dimension"
+    ]

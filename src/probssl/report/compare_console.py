@@ -1,0 +1,79 @@
+"""What `probssl compare` shows: findings, the head of the leaderboard beside the baselines, and where all of it is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from probssl.report.console import say
+
+if TYPE_CHECKING:
+    from probssl.comparing import CompareResult
+
+SHOWN = 10
+
+
+def show(result: CompareResult) -> None:
+    """The comparison in a terminal of 80 columns or more."""
+    console = Console()
+    about = f"{result.classes} classes" if result.label is not None else "no label"
+    console.print(
+        f"[bold]{escape(result.source)}[/]  {result.rows:,} rows, {result.features:,} features, {about}",
+        highlight=False,
+    )
+    for r in result.rounds:
+        seeds = f", {r.seeds} seeds" if r.seeds > 1 else ""
+        console.print(
+            f"  round {r.number}: {r.configurations:,} configurations, {r.steps:,} steps{seeds}",
+            style="dim",
+            highlight=False,
+        )
+    console.print()
+    console.print(_leaderboard(result))
+    console.print(
+        "± standard deviation over seeds; below the line, what no training gives", style="dim", highlight=False
+    )
+    console.print()
+    for line in result.findings:
+        console.print(f"• {escape(line)}.", highlight=False)
+    for note in result.notes:
+        console.print(f"• {escape(note[0].upper() + note[1:])}.", style="yellow", highlight=False)
+    console.print()
+    say(f"best model   {result.folder / 'best'}")
+    say(f"leaderboard  {result.folder / 'leaderboard.csv'}")
+    say(f"report       {result.page.resolve().as_uri()}")
+    console.print(f"{result.seconds:.0f} s of {60 * result.minutes:.0f}", style="dim", highlight=False)
+
+
+def _leaderboard(result: CompareResult) -> Table:
+    scores = result.scores[:3]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("", "objective", "energy"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("dim", justify="right")
+    table.add_column("augmented", no_wrap=True)
+    titles = {"recovered": "undone", "probe": "probe"}
+    for score in scores:
+        table.add_column(titles.get(score.name, score.title), justify="right", no_wrap=True)
+    head = result.leaderboard[:SHOWN]
+    for s in head:
+        c = s.candidate
+        numbers = [
+            s.shown(score.name, "±") if score is result.criterion else _number(s.means.get(score.name))
+            for score in scores
+        ]
+        table.add_row(str(s.rank), c.objective, c.energy, str(c.dim), c.strength, *numbers, end_section=s is head[-1])
+    for name, values in result.final_baselines.items():
+        title, _, dim = name.partition(" to ")
+        dim = dim or str(result.features)
+        table.add_row("", title, "", dim, "", *(_number(values.get(score.name)) for score in scores))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"

@@ -1,0 +1,155 @@
+"""The report of a comparison: what won, whether that is worth anything, and what would have told it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import probssl
+from probssl.report import compare_figures, figures
+from probssl.report import page as html
+from probssl.training.files import write_text
+
+if TYPE_CHECKING:
+    from probssl.comparing import CompareResult
+    from probssl.comparing.standings import Standing
+
+TOP = 20
+"""Rows of the leaderboard that are shown at once."""
+
+
+def write(result: CompareResult) -> Path:
+    """Write the page of a comparison and say where it is."""
+    write_text(result.page, render(result))
+    return result.page
+
+
+def render(result: CompareResult) -> str:
+    """The page as text."""
+    trained = f"{len(result.outcomes):,} models of {len(result.leaderboard):,} configurations in {result.seconds:.0f} s"
+    lead = (
+        f"{_badge(result)} &nbsp;{result.rows:,} rows, {result.features:,} features"
+        f"{f', {result.classes} classes' if result.label is not None else ', no label'}; {trained}"
+    )
+    sections = [_findings(result), _overview(result)]
+    if result.final is not None:
+        sections.append(_test(result))
+    if result.predictors:
+        sections.append(_predictors(result))
+    sections += [_leaderboard(result), _how(result)]
+    return html.page(f"{result.source}: which loss suits it", lead, sections)
+
+
+def _badge(result: CompareResult) -> str:
+    if result.final is None:
+        return html.badge("ranked without a label" if result.label is None else "not tested", good=result.label is None)
+    name = f"PCA to {result.winner.candidate.dim}"
+    worse = [n for n in (name, "raw features") if n in result.final.others and result.final.ahead_of(n).mean < 0]
+    if worse:
+        return html.badge(f"not better than {' or '.join(worse)}", good=False)
+    ahead = result.final.ahead_of(name)
+    return html.badge("better than PCA" if ahead.clear else "about as good as PCA", good=ahead.clear)
+
+
+def _findings(result: CompareResult) -> str:
+    items = "".join(f"<li>{html.escape(line)}.</li>" for line in result.findings)
+    notes = "".join(f"<li>{html.escape(note[0].upper() + note[1:])}.</li>" for note in result.notes)
+    link = (
+        '<p>The winning model is a run of its own in <code>best/</code>; <a href="best/report.html">its report</a>.</p>'
+    )
+    return html.section("What it says", f"<ul>{items}{notes}</ul>{link}")
+
+
+def _overview(result: CompareResult) -> str:
+    return html.section(
+        "Every loss, energy and dimension",
+        figures.svg(compare_figures.overview(result)),
+        f"{result.rounds[0].steps:,} steps each in the first round, losses of equal dimension from the same initial "
+        "weights, measured on the same rows as the baselines. Orange is the winner.",
+    )
+
+
+def _test(result: CompareResult) -> str:
+    final = result.final
+    assert final is not None
+    body = [["winner", f"{final.winner.accuracy:.3f}", ""]]
+    for name, tested in final.others.items():
+        ahead = final.ahead_of(name)
+        body.append([name, f"{tested.accuracy:.3f}", f"{ahead.mean:+.3f} ± {ahead.error:.3f}"])
+    spread = ", ".join(f"{accuracy:.3f}" for accuracy in final.seeds)
+    return html.section(
+        "On rows kept aside",
+        html.table(["linear probe", "accuracy", "winner ahead by"], body),
+        f"Fitted on {final.fitted_rows:,} rows, tested on {final.rows:,} that no encoder trained on and no choice was "
+        f"made by; ± is the standard error over these rows. The winner from each of its seeds: {spread}.",
+    )
+
+
+def _predictors(result: CompareResult) -> str:
+    body = [
+        [
+            p.score.title,
+            f"{p.correlation:.2f} [{p.low:.2f}, {p.high:.2f}]",
+            f"{p.within_dimension:.2f}",
+            f"{p.chosen_probe:.3f}",
+            p.score.about,
+        ]
+        for p in result.predictors
+    ]
+    head = ["score", "rank correlation", "at equal dimension", "probe of its choice", "what it is"]
+    table = html.table(head, body)
+    for p in result.predictors:
+        about = html.escape(p.score.about)
+        table = table.replace(f"<td>{about}</td>", f'<td class="text">{about}</td>')
+    return html.section(
+        "Which score would have told it without the label",
+        figures.svg(compare_figures.predictors(result)) + table,
+        "Spearman's rank correlation with the probe on validation rows over the configurations of the first round, "
+        "signed so that 1 is perfect; 95% intervals by bootstrap over configurations. On other data another may win.",
+    )
+
+
+def _leaderboard(result: CompareResult) -> str:
+    arrow = {1: "↑", -1: "↓"}
+    head = ["configuration", "steps", "seeds", *(f"{score.title} {arrow[score.sign]}" for score in result.scores)]
+    rows = [
+        [_name(s), f"{s.steps:,}", f"{s.seeds}", *(s.shown(score.name) for score in result.scores)]
+        for s in result.leaderboard
+    ]
+    beside = [
+        [name, "–", "–", *(_number(values.get(score.name)) for score in result.scores)]
+        for name, values in result.final_baselines.items()
+    ]
+    more = html.table(head, rows[TOP:]) if len(rows) > TOP else ""
+    rest = f"<details><summary>the other {len(rows) - TOP:,}</summary>{more}</details>" if more else ""
+    return html.section(
+        "Leaderboard",
+        html.table(head, [*rows[:TOP], *beside], strong_column=3) + rest,
+        "Those who came furthest first, each with the scores of its last round; ± is the standard deviation over "
+        "seeds. CLID is relative to the models of a round. All of it is in leaderboard.csv.",
+    )
+
+
+def _how(result: CompareResult) -> str:
+    head = ["round", "configurations", "steps each", "seeds", "models trained"]
+    rows = [
+        [f"{r.number}", f"{r.configurations:,}", f"{r.steps:,}", f"{r.seeds}", f"{result.finished(r.number):,}"]
+        for r in result.rounds
+    ]
+    return html.section(
+        "How it was done",
+        html.table(head, rows) + f"<p>{html.escape(result.protocol)}.</p>",
+        f"{result.minutes:g} minutes were given, {result.seconds:.0f} s used; how long each round trains was planned "
+        f"from the speed measured here. probssl {probssl.__version__}.",
+    )
+
+
+def _name(standing: Standing) -> str:
+    c = standing.candidate
+    flaw = " (failed)" if standing.failure else " (collapsed)" if standing.collapsed else ""
+    return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim} · {c.strength}{flaw}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
