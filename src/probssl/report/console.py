@@ -70,11 +70,8 @@ def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | N
 
 
 @contextlib.contextmanager
-def trial_progress(name: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+def trial_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on standard error over the trials of a study, with the time left as this session's pace has it."""
-    if quiet:
-        yield lambda done: None
-        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     started, first = time.monotonic(), [-1]

@@ -1,7 +1,7 @@
 """Studies: the papers' experiments, run here and set beside their published numbers."""
 
 from probssl.studies.base import Row, Study, StudyResult
-from probssl.studies.catalogue import catalogue, export, find, run, standing
+from probssl.studies.experiments import catalogue, export, find, run, standing
 from probssl.studies.comparison import published, verdict
 from probssl.studies.store import Store
 

@@ -21,11 +21,12 @@ from typing import Any
 
 from probssl.errors import InputError, ProbsslError
 from probssl.studies import backends
-from probssl.studies.base import Budget, Config, Result, Results, Study
+from probssl.studies.base import Budget, Config, Results, Study
 from probssl.studies.keys import key_of, plain
 from probssl.studies.leases import Lease
 from probssl.studies.store import Store
-from probssl.studies.versions import code_version, environment
+from probssl.studies.versions import code_version
+from probssl.studies.workers import Grid, compute, keep, work
 
 check_backend = backends.check
 
@@ -39,19 +40,6 @@ class AllFailed(ProbsslError):
 
 class WorkerDied(ProbsslError):
     """A process that ran trials was ended from outside."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The trials of a study at a budget: key -> configuration, in order."""
-
-    study: Study
-    code: str
-    configs: dict[str, Config]
-
-    def key(self, config: Config) -> str:
-        """The key of one of its trials."""
-        return key_of(self.study.name, config, self.code)
 
 
 @dataclass(frozen=True)
@@ -122,22 +110,27 @@ def _pass(todo: Grid, free: list[str], store: Store, jobs: int, *, remote: bool)
         raise InputError(f"the batches of {todo.study.name} do not hold each trial once")
     with _sent_here(todo, batches, store) if remote else _sent_to_the_store(todo, batches, store) as tasks:
         parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
-        work = parallel(tasks)
+        done = parallel(tasks)
         try:
-            for outcomes in work:
+            for outcomes in done:
                 if outcomes is None:  # a worker was told to stop, and so are we
                     raise KeyboardInterrupt
                 for outcome in outcomes:
-                    _keep(store, todo, outcome)
+                    keep(store, todo, outcome)
         except TerminatedWorkerError:
             raise WorkerDied(
                 "a process that ran trials was ended from outside, perhaps for want of memory: what is finished is "
                 "kept, and fewer --jobs need less"
             ) from None
+        except Exception as error:
+            if not remote or isinstance(error, ProbsslError):
+                raise
+            told = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+            raise WorkerDied(f"the cluster failed, and what is finished is kept ({told})") from error
         finally:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that tasks were cancelled is what closing is for
-                work.close()
+                done.close()
 
 
 @contextlib.contextmanager
@@ -146,7 +139,7 @@ def _sent_to_the_store(todo: Grid, batches: list[list[Config]], store: Store) ->
     import joblib
 
     place = str(store.path.resolve())  # a worker that is used again may be in another folder
-    yield (joblib.delayed(_work)(todo.study, todo.code, place, batch, os.getpid()) for batch in batches)
+    yield (joblib.delayed(work)(todo.study, todo.code, place, batch, os.getpid()) for batch in batches)
 
 
 @contextlib.contextmanager
@@ -158,93 +151,10 @@ def _sent_here(todo: Grid, batches: list[list[Config]], store: Store) -> Iterato
         for batch in batches:
             keyed = {todo.key(config): config for config in batch}
             if mine := lease.take(keyed):
-                yield joblib.delayed(_compute)(todo.study, [keyed[key] for key in mine])
+                yield joblib.delayed(compute)(todo.study, [keyed[key] for key in mine])
 
     with Lease(store) as lease:
         yield tasks(lease)
-
-
-# In the workers
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One trial that ended: with a result, or with the reason why there is none."""
-
-    config: Config
-    result: Result | None
-    message: str
-    seconds: float  # since the one before in its batch, so that the sum is what the study cost
-    environment: str
-
-
-def _work(study: Study, code: str, path: str, batch: list[Config], parent: int) -> list[Outcome] | None:
-    """Run what of a batch is free, and commit each trial to the store; nothing is left to return."""
-    part = Grid(study, code, {key_of(study.name, config, code): config for config in batch})
-    child = parent if os.getpid() != parent else None
-    if child is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent hears it and ends its workers
-    try:
-        with Store(path) as store, Lease(store, parent=child) as lease:
-            for outcome in _outcomes(study, [part.configs[key] for key in lease.take(part.configs)]):
-                _keep(store, part, outcome)
-    except KeyboardInterrupt:
-        if child is None:
-            raise
-        return None
-    return []
-
-
-def _compute(study: Study, batch: list[Config]) -> list[Outcome]:
-    """Run a batch and return what came of it."""
-    return list(_outcomes(study, batch))
-
-
-def _keep(store: Store, todo: Grid, outcome: Outcome) -> None:
-    name, code = todo.study.name, todo.code
-    if outcome.result is None:
-        store.fail(name, outcome.config, outcome.message, code)
-    else:
-        store.put(name, outcome.config, outcome.result, code, outcome.seconds, outcome.environment)
-
-
-def _outcomes(study: Study, configs: list[Config]) -> Iterator[Outcome]:
-    """Every trial of a batch as it ends; where the batch raises, its halves are tried, down to the trial at fault."""
-    if not configs:
-        return
-    left = {key_of("", config, ""): config for config in configs}
-    before = time.perf_counter()
-    message = "run_batch gave no result for it"
-    try:
-        with _one_thread():
-            for config, result in study.run_batch(configs):
-                given = plain(result)
-                if left.pop(key_of("", config, ""), None) is None:
-                    raise InputError(f"run_batch gave a result for a trial that it was not asked for: {config}")
-                now = time.perf_counter()
-                yield Outcome(config, given, "", now - before, environment())
-                before = now
-    except Exception as error:
-        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    rest = list(left.values())
-    if len(rest) > 1:
-        for part in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
-            yield from _outcomes(study, part)
-    elif rest:
-        yield Outcome(rest[0], None, message, time.perf_counter() - before, environment())
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of torch a batch: as many as there are processors are at work, and sums do not depend on how many."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 # What a person sees, and how they stop it
@@ -253,10 +163,13 @@ def _one_thread() -> Iterator[None]:
 @contextlib.contextmanager
 def _watched(todo: Grid, store: Store, quiet: bool) -> Iterator[None]:
     """One bar for the whole grid, which counts what is in the store, whoever put it there."""
+    if quiet:
+        yield
+        return
     from probssl.report.console import trial_progress
 
     keys, over = list(todo.configs), threading.Event()
-    with trial_progress(todo.study.name, len(keys), quiet) as show:
+    with trial_progress(todo.study.name, len(keys)) as show:
 
         def watch() -> None:
             with contextlib.suppress(InputError):  # the worker that meets the same error reports it

@@ -1,11 +1,13 @@
-"""Claims on trials that last as long as the process that made them, and no longer."""
+"""Claims on trials that last as long as the process that made them, and workers that end with the one they serve."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterable
 
 from probssl.errors import InputError
@@ -19,16 +21,11 @@ BEAT = 2.0
 
 
 class Lease:
-    """Claims on trials, renewed by a thread while the block lasts, given up at its end.
+    """Claims on trials, renewed by a thread while the block lasts, given up at its end."""
 
-    In a worker process the same thread watches the process that started it, and ends with it: a study whose main
-    process was killed must not go on in the dark.
-    """
-
-    def __init__(self, store: Store, *, parent: int | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.owner = secrets.token_hex(8)
-        self._parent = parent
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
@@ -47,12 +44,18 @@ class Lease:
             self.store.release(self.owner)
 
     def _beat(self) -> None:
-        waited = 0.0
-        while not self._over.wait(BEAT / 4):
-            if self._parent is not None and os.getppid() != self._parent:
-                os._exit(1)
-            waited += BEAT / 4
-            if waited >= BEAT:
-                waited = 0.0
-                with contextlib.suppress(InputError):  # tried again at the next beat, long before the lease is over
-                    self.store.renew(self.owner, LEASE)
+        while not self._over.wait(BEAT):
+            with contextlib.suppress(InputError):  # tried again at the next beat, long before the lease is over
+                self.store.renew(self.owner, LEASE)
+
+
+@functools.cache
+def end_with(parent: int) -> None:
+    """End this process when its parent has ended: a study that was killed must not go on in the dark."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(BEAT / 4)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

@@ -19,28 +19,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from probssl.errors import InputError
 from probssl.studies.base import Config, Result
+from probssl.studies.database import DamagedStore, open_to_read, open_to_write
 from probssl.studies.keys import key_of, text
-
-FORMAT = 1
-APPLICATION = 0x70726F62  # "prob": what kind of SQLite file this is
-PATIENCE = 60.0
-"""Seconds to wait for another process that is writing."""
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS trials (
-    key TEXT PRIMARY KEY, study TEXT NOT NULL, config TEXT NOT NULL, result TEXT NOT NULL, code TEXT NOT NULL,
-    seconds REAL NOT NULL, finished TEXT NOT NULL, environment TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS failures (
-    key TEXT PRIMARY KEY, study TEXT NOT NULL, config TEXT NOT NULL, message TEXT NOT NULL, code TEXT NOT NULL,
-    finished TEXT NOT NULL, stamp REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS claims (
-    key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, expires REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS trials_of_study ON trials (study, code);
-"""
 
 
 @dataclass(frozen=True)
@@ -57,10 +40,6 @@ class Trial:
     environment: str
 
 
-class DamagedStore(InputError):
-    """The file is no store, or not a whole one."""
-
-
 class Store:
     """The trials in one file. Made when it is not there, unless it is only to be read."""
 
@@ -72,56 +51,7 @@ class Store:
         if read_only and not self.path.is_file():
             raise InputError(f"{self.path} does not exist")
         with self._told():
-            self._connection = self._open_to_read() if read_only else self._open()
-
-    def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")  # before a second process reads it, and so not patient
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
-                    connection.close()
-                    raise
-                time.sleep(0.02)
-        # a row survives the death of its process in any mode; a power cut may undo the last ones, whole
-        connection.execute("PRAGMA synchronous = NORMAL")
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                    for statement in SCHEMA.split(";"):
-                        connection.execute(statement)
-                    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {FORMAT}")
-            finally:
-                connection.execute("COMMIT")
-        return self._checked(connection)
-
-    def _open_to_read(self) -> sqlite3.Connection:
-        address = f"file:{quote(str(self.path.resolve()))}?mode=ro"
-        connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        try:
-            return self._checked(connection)
-        except sqlite3.OperationalError:
-            connection.close()
-            if self.path.with_name(f"{self.path.name}-wal").exists():
-                raise
-        # a folder that may not be written has no room for the file by which readers know of writers; nor are there any
-        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
-        return self._checked(connection)
-
-    def _checked(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        kind = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if kind != APPLICATION or version > FORMAT:
-            connection.close()
-            if kind == APPLICATION:
-                raise InputError(f"{self.path} was written by a newer probssl: update probssl")
-            raise DamagedStore(f"{self.path} is not the store of a study: move it away, or begin anew with --fresh")
-        return connection
+            self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
 
     def __enter__(self) -> Store:
         return self
@@ -271,15 +201,16 @@ def _now() -> str:
 
 
 def _dead(host: str, pid: int, expires: float) -> bool:
-    """A claim is dead when its lease is over or, on this host, when its process is gone."""
+    """A claim is dead when its lease is over or, on this host, when its process has ended."""
     if expires < time.time():
         return True
     if host != socket.gethostname() or os.name != "posix":  # elsewhere its process cannot be asked without harm
         return False
     try:
         os.kill(pid, 0)
+        status = Path(f"/proc/{pid}/stat").read_text()  # one that ended may be listed until its parent takes note
     except ProcessLookupError:
         return True
-    except PermissionError:
+    except OSError:
         return False
-    return False
+    return status.rpartition(")")[2].split()[0] == "Z"

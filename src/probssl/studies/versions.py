@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import probssl
 from probssl.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ WITHOUT_INFLUENCE = (
     "errors.py",
     "runs.py",
     "doctor.py",
-    "estimators.py",
     "cli",
     "report",
     "comparing",
@@ -39,18 +39,16 @@ WITHOUT_INFLUENCE = (
 def code_version(study: Study) -> str:
     """A hash of the library's code and of the modules that the study names, free of comments, docstrings and layout."""
     modules = study.code or (type(study).__module__,)
-    digest = hashlib.sha256(_library().encode())
-    for name in sorted(modules):
-        digest.update(f"\0{name}\0{_of_file(_source(name, study))}".encode())
-    return digest.hexdigest()[:16]
+    own = sorted(_of_file(_source(name, study)) for name in modules)  # a script's name depends on how it is run
+    return hashlib.sha256("\0".join((_library(), *own)).encode()).hexdigest()[:16]
 
 
 @functools.cache
 def environment() -> str:
     """What else a number may depend on in its last digits: recorded with every trial, and not part of its key."""
-    names = ("probssl", "torch", "numpy", "scipy", "scikit-learn")
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in names]
-    return ", ".join((f"python {platform.python_version()}", *versions, f"{platform.system()} {platform.machine()}"))
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "scipy", "scikit-learn")]
+    ours = f"probssl {probssl.__version__}, python {platform.python_version()}"
+    return ", ".join((ours, *versions, f"{platform.system()} {platform.machine()}"))
 
 
 @functools.cache

@@ -16,7 +16,6 @@ from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
 from probssl.studies.export import check_export
 from probssl.studies.store import DamagedStore, Store
 from probssl.studies.versions import code_version
-from probssl.training.files import write_text
 
 CATALOGUE = {
     "siamese/circles": "probssl.studies.circles:Circles",
@@ -59,6 +58,8 @@ def run(
 
     Interrupted at any point, the same call goes on where it was. `fresh` forgets what is there.
     """
+    from probssl.training.files import write_text
+
     study = find(name) if isinstance(name, str) else name
     checked = checked_budget(budget)
     engine.check_backend(backend, jobs, address)
