@@ -5,7 +5,7 @@ logits are inner products, S = L Rᵀ (cosine, Euclidean, dot, anisotropic: `Ene
 blocks that stay in the cache. Each block yields its part of the value and, in the same visit, of the gradients in L and
 R, which are all that is kept: memory grows with n + m, not with n · m. The same functions serve one batch, a stack of
 models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Small blocks in single precision go
-through a compiled kernel where there is a compiler (`kernel`). Other energies, and second derivatives, go through the
+through a compiled kernel where there is a compiler (`probssl.kernels`). Other energies, and second derivatives, go through the
 plain matrix.
 """
 
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from probssl import kernels
 from probssl.energies import Energy
-from probssl.objectives import kernel
 
 Shape = Literal["exponential", "softplus", "square", "hinge"]
 Kind = Literal["log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge"]
@@ -144,7 +144,7 @@ class FusedTotal(torch.autograd.Function):
         batch = left.shape[:-2]
         one, other = (factor.reshape(-1, *factor.shape[-2:]) for factor in (left, right))
         rows = None if extra is None else extra.reshape(-1, extra.shape[-1])
-        compute = kernel.pair_sums if kernel.suits(one, other) else blocked_sums
+        compute = kernels.pair_sums if kernels.suits(one, other) else blocked_sums
         return tuple(part.view((*batch, *part.shape[1:])) for part in compute(one, other, rows, kind, train))
 
     @staticmethod

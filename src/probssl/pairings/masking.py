@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from probssl.errors import InputError
-from probssl.pairings.views import FeaturewisePairing, standard_normal
+from probssl.pairings.views import FeaturewisePairing
 
 
 class MaskAndNoise(FeaturewisePairing):
@@ -22,6 +24,7 @@ class MaskAndNoise(FeaturewisePairing):
     Eq. 170 and never overflows. `preservation` (ρ) and `noise` (σ) are one number or one a feature.
     """
 
+    draws: ClassVar[int] = 2
     preservation: Tensor
     noise: Tensor
 
@@ -36,13 +39,14 @@ class MaskAndNoise(FeaturewisePairing):
         self.register_buffer("preservation", keep)
         self.register_buffer("noise", scale)
 
-    def draws(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        noise = standard_normal(x, generator)
-        return noise, torch.empty_like(x).uniform_(generator=generator)  # less than half the time of bernoulli_
-
-    def apply_draws(self, x: Tensor, draws: tuple[Tensor, ...]) -> Tensor:
+    def fill(self, draws: Sequence[Tensor], generator: torch.Generator | None = None) -> None:
         noise, chance = draws
-        keep = chance < self.preservation  # uniform in [0, 1): a rate of 1 keeps everything, one of 0 nothing
+        noise.normal_(generator=generator)
+        chance.uniform_(generator=generator)  # in less than half the time of bernoulli_
+
+    def combine(self, x: Tensor, draws: Sequence[Tensor]) -> Tensor:
+        noise, chance = draws
+        keep = chance < self.preservation  # chance is in [0, 1): a rate of 1 keeps everything, one of 0 nothing
         return torch.addcmul(keep * x, noise, self.noise.to(x.dtype))
 
     def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -74,19 +76,24 @@ class FeaturewisePairing(Pairing):
     """A pairing that treats features alike and apart: x̃ comes from x and random numbers of the shape of x.
 
     So K of them, their parameters stacked to [K, 1, 1] or [K, 1, d], are one pairing of K batches [K, n, d], which is
-    how many models train as one. A subclass writes `draws` and `apply_draws` in place of `sample`.
+    how many models train as one. A subclass writes `fill` and `combine` in place of `sample`.
     """
 
+    draws: ClassVar[int]
+    """How many random numbers a feature takes."""
+
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return self.apply_draws(x, self.draws(x, generator))
+        draws = [torch.empty_like(x) for _ in range(self.draws)]
+        self.fill(draws, generator)
+        return self.combine(x, draws)
 
     @abc.abstractmethod
-    def draws(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """The random numbers that one sample for x takes, each of the shape of x."""
+    def fill(self, draws: Sequence[Tensor], generator: torch.Generator | None = None) -> None:
+        """Fill arrays of the shape of x with the random numbers of one sample."""
 
     @abc.abstractmethod
-    def apply_draws(self, x: Tensor, draws: tuple[Tensor, ...]) -> Tensor:
-        """The sample x̃ that x and `draws` make."""
+    def combine(self, x: Tensor, draws: Sequence[Tensor]) -> Tensor:
+        """The sample x̃ that x and the random numbers make."""
 
 
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from probssl.objectives.base import Objective
 from probssl.pairings.views import FeaturewisePairing, Pairing, random_signs
 from probssl.training.batches import BatchStream
+from probssl.training.compiled import CompiledLosses, form_of, suits
 from probssl.training.log import RunLog
 from probssl.training.loop import Fitted, record
 from probssl.training.plan import TrainingPlan
@@ -39,41 +40,23 @@ class Stack:
     """Trials that train as one. They share shapes, batch size, optimiser and intervals, and nothing else."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
-        # Those that take embeddings of the views from the shared pass come first, kinds of objectives side by side.
-        self.trials = sorted(trials, key=lambda t: (StackedFisher.fits(t.objective), repr(alike(t.objective))))
+        # Kinds of objectives side by side; those that do not take embeddings from a shared pass come last.
+        self.trials = sorted(trials, key=lambda t: (StackedFisher.fits(t.objective), kind_of(t)))
         self.plan = self.trials[0].plan
-        self.encoder = StackedEncoder([t.encoder for t in self.trials])
-        self.losses = [self._losses(span) for span in _runs([repr(alike(t.objective)) for t in self.trials])]
         self.augmented = self.trials[0].objective.needs.augmented
-        self._probe()
         self.step = 0
         self.failures: dict[int, tuple[int, str]] = {}  # trial -> step and reason
+        self.encoder = StackedEncoder([t.encoder for t in self.trials])
         self._prepare_data()
+        self.gradients: CompiledGradients | TorchGradients
+        spans = _runs([kind_of(t) for t in self.trials])
+        if all(can_compile(t) for t in self.trials):
+            self.gradients = CompiledGradients(self, spans)
+        else:
+            self.gradients = TorchGradients(self, spans)
+        self.losses: Sequence[CompiledLosses | StackedLosses] = self.gradients.losses
         self._prepare_optimisers()
         self._prepare_watch()
-
-    def _losses(self, span: slice) -> StackedLosses:
-        objectives = [t.objective for t in self.trials[span]]
-        kind = StackedFisher if StackedFisher.fits(objectives[0]) else StackedLosses
-        return kind(objectives, self.encoder, span)
-
-    @torch.no_grad()
-    def _probe(self) -> None:
-        """Compute every loss once, on rows as they are: an objective that cannot be stacked says so here."""
-        x = torch.stack([t.data[: min(self.plan.batch_size, len(t.data))] for t in self.trials])
-        inputs = [x.clone() for _ in range(1 + self.augmented)]
-        embedded = {number: self.encoder(view).mT for number, view in enumerate(inputs)}
-        for losses in self.losses:
-            span, needs = losses.span, losses.needs
-            some = x[span].unsqueeze(1)
-            views = StackedViews(
-                [view[span] for view in inputs],
-                torch.zeros_like(some).expand(-1, self.augmented, -1, -1) if needs.score else None,
-                torch.ones_like(some).expand(-1, needs.directions, -1, -1) if needs.directions else None,
-            )
-            losses(views, {number: z[span] for number, z in embedded.items()})
-        self.encoded = sorted(set().union(*(losses.encoded for losses in self.losses)))
-        self.shared = slice(0, max((losses.span.stop for losses in self.losses if losses.encoded), default=0))
 
     def _prepare_data(self) -> None:
         tables: dict[int, Tensor] = {id(t.data): t.data for t in self.trials}
@@ -86,7 +69,15 @@ class Stack:
         self.batches = [BatchStream(len(t.data), t.plan.batch_size, t.seed, device) for t in self.trials]
         self.chance = [torch.Generator().manual_seed(t.seed + 1) for t in self.trials]
         self.rows = self.batches[0].batch_size
-        self.pairing = _stacked_pairing([t.pairing for t in self.trials])
+        self.features = self.trials[0].data.shape[1]
+        self.pairing = stacked_pairing([t.pairing for t in self.trials])
+        draws = 0 if self.pairing is None else self.pairing.draws
+        shape = (draws, self.augmented, len(self.trials), self.rows, self.features)
+        self.draws = self.table.new_empty(shape)
+        self._own_draws = [
+            [[self.draws[draw, view, number] for draw in range(draws)] for view in range(self.augmented)]
+            for number in range(len(self.trials))
+        ]
 
     def _prepare_optimisers(self) -> None:
         plans = [t.plan for t in self.trials]
@@ -111,74 +102,36 @@ class Stack:
             self.logs.append(RunLog(None))
         self.samples = torch.stack(samples)
 
-    def views(self) -> list[Tensor]:
-        """The next batch of every trial and its augmentations: x, x̃₁, … of [K, n, d]."""
-        index = torch.stack([stream.next() for stream in self.batches]) + self.starts
-        x = self.table.index_select(0, index.flatten()).view(len(self.trials), self.rows, *self.table.shape[1:])
-        if self.pairing is None:
-            draws = [
-                [t.pairing.sample(own, chance) for _ in range(self.augmented)]
-                for t, own, chance in zip(self.trials, x, self.chance, strict=True)
-            ]
-            return [x, *(torch.stack(view) for view in zip(*draws, strict=True))]
-        drawn = [[self.pairing.draws(x[0], chance) for _ in range(self.augmented)] for chance in self.chance]
-        return [
-            x,
-            *(
-                self.pairing.apply_draws(x, tuple(torch.stack(kind) for kind in zip(*own, strict=True)))
-                for own in zip(*drawn, strict=True)
-            ),
-        ]
+    def next_index(self) -> Tensor:
+        """Rows of the table that the next batch of each trial is made of: [K, n]."""
+        return torch.stack([stream.next() for stream in self.batches]) + self.starts
 
-    def _views_of(self, losses: StackedLosses, inputs: list[Tensor]) -> StackedViews:
-        span, needs = losses.span, losses.needs
-        own = [view[span] for view in inputs]
-        score = directions = None
-        if needs.score and self.pairing is not None:
-            pairing = _stacked_pairing([t.pairing for t in self.trials[span]])
-            assert pairing is not None
-            score = torch.stack([pairing.score(view, own[0]) for view in own[1:]], 1)
-        elif needs.score:
-            each = zip(self.trials[span], own[0], torch.stack(own[1:], 1), strict=True)
-            score = torch.stack([t.pairing.score(x_aug, x) for t, x, x_aug in each])
-        if needs.directions:
-            each_chance = zip(own[0], self.chance[span], strict=True)
-            directions = torch.stack([random_signs(x, needs.directions, chance) for x, chance in each_chance])
-        return StackedViews(own, score, directions)
+    def draw(self) -> Tensor:
+        """Random numbers for the augmentations of the next batch, from each trial's own stream: [draws, J, K, n, d]."""
+        assert self.pairing is not None
+        for own, chance in zip(self._own_draws, self.chance, strict=True):
+            for draws in own:
+                self.pairing.fill(draws, chance)
+        return self.draws
 
     def advance(self) -> dict[int, dict[str, float]]:
         """One step of all trials; the terms of each trial's loss where a row of the log is due."""
-        inputs = self.views()
-        embedded: dict[int, Tensor] = {}
-        if self.encoded:
-            together = torch.cat([inputs[number][self.shared] for number in self.encoded], 1)
-            some = self.encoder if self.shared.stop == len(self.trials) else self.encoder.of(self.shared)
-            embedded = dict(zip(self.encoded, some(together).mT.split(self.rows, 1), strict=True))
-        parts = []
-        for losses in self.losses:
-            own = {number: embedded[number][losses.span] for number in sorted(losses.encoded)}
-            parts.append(losses(self._views_of(losses, inputs), own))
-        total = torch.cat([part[0] for part in parts])
-        leaves = [leaf for stack, _, _ in self.stacks for leaf in stack.leaves.values()]
-        gradients = iter(torch.autograd.grad(total.sum(), leaves, allow_unused=True))
-        gathered = [stack.gather([next(gradients) for _ in stack.leaves]) for stack, _, _ in self.stacks]
-        self._check(total.detach(), gathered)
+        total, terms, gradients = self.gradients()
+        self._check(total, gradients)
         if self.clips:
-            self._clip(gathered)
+            self._clip(gradients)
         factors = torch.tensor([t.plan.rate_factor(self.step) for t in self.trials], dtype=torch.float64)[:, None]
-        for optimiser, (_, span, _), gradient in zip(self.optimisers, self.stacks, gathered, strict=True):
+        for optimiser, (_, span, _), gradient in zip(self.optimisers, self.stacks, gradients, strict=True):
             optimiser.step(gradient, factors[span], None if self.alive is None else self.alive[span])
         self.step += 1
         if self.step % self.plan.log_interval and self.step != self.plan.steps:
             return {}
-        return self._numbers(total, parts)
+        return self._numbers(total, terms)
 
-    def _numbers(
-        self, total: Tensor, parts: Sequence[tuple[Tensor, tuple[Tensor, ...]]]
-    ) -> dict[int, dict[str, float]]:
+    def _numbers(self, total: Tensor, terms: Sequence[tuple[Tensor, ...]]) -> dict[int, dict[str, float]]:
         rows: dict[int, dict[str, float]] = {}
-        for losses, (_, terms) in zip(self.losses, parts, strict=True):
-            columns = [term.tolist() for term in terms]
+        for losses, own in zip(self.losses, terms, strict=True):
+            columns = [term.tolist() for term in own]
             for number, *values in zip(range(len(self.trials))[losses.span], *columns, strict=True):
                 rows[number] = {"loss": total[number].item(), **dict(zip(losses.names, values, strict=True))}
         return rows
@@ -262,13 +215,134 @@ class Stack:
         return results
 
 
+def kind_of(trial: Trial) -> str:
+    """Trials with equal kinds have objectives whose losses are computed as one."""
+    form = form_of(trial.objective) if can_compile(trial) else None
+    return repr(alike(trial.objective) if form is None else form)
+
+
+def can_compile(trial: Trial) -> bool:
+    """Whether compiled code can step a trial."""
+    return suits(trial.encoder, trial.objective, trial.pairing, trial.data)
+
+
+Gradients = tuple[Tensor, list[tuple[Tensor, ...]], list[Tensor]]  # losses [K], terms, and gradients of each stack
+
+
+class CompiledGradients:
+    """Losses and gradients of a stack by compiled code."""
+
+    def __init__(self, stack: Stack, spans: Sequence[slice]) -> None:
+        self.stack = stack
+        trials, features = stack.trials, stack.features
+        self.losses = [CompiledLosses([t.objective for t in trials[span]], trials[0].encoder, span) for span in spans]
+        self.settings = [
+            torch.stack([t.pairing.get_buffer(name).float().expand(features) for t in trials]).contiguous()
+            for name in ("preservation", "noise")
+        ]
+        self.gradient = torch.empty_like(stack.encoder.stack.values)
+
+    def __call__(self) -> Gradients:
+        """The next step's."""
+        stack = self.stack
+        index, draws = stack.next_index(), stack.draw()
+        values = stack.encoder.stack.values
+        parts = [
+            losses(stack.table, index, [draw[0] for draw in draws], self.settings, values, self.gradient)
+            for losses in self.losses
+        ]
+        own = [losses.gradient for losses in self.losses if losses.stack.leaves]
+        return torch.cat([total for total, _ in parts]), [terms for _, terms in parts], [self.gradient, *own]
+
+
+class TorchGradients:
+    """Losses and gradients of a stack by torch: one pass through all encoders, then each kind of objective."""
+
+    def __init__(self, stack: Stack, spans: Sequence[slice]) -> None:
+        self.stack = stack
+        self.losses = [self._losses(span) for span in spans]
+        self._probe()
+
+    def _losses(self, span: slice) -> StackedLosses:
+        objectives = [t.objective for t in self.stack.trials[span]]
+        kind = StackedFisher if StackedFisher.fits(objectives[0]) else StackedLosses
+        return kind(objectives, self.stack.encoder, span)
+
+    @torch.no_grad()
+    def _probe(self) -> None:
+        """Compute every loss once, on rows as they are: an objective that cannot be stacked says so here."""
+        stack = self.stack
+        x = torch.stack([t.data[: stack.rows] for t in stack.trials])
+        inputs = [x.clone() for _ in range(1 + stack.augmented)]
+        embedded = {number: stack.encoder(view).mT for number, view in enumerate(inputs)}
+        for losses in self.losses:
+            span, needs = losses.span, losses.needs
+            some = x[span].unsqueeze(1)
+            views = StackedViews(
+                [view[span] for view in inputs],
+                torch.zeros_like(some).expand(-1, stack.augmented, -1, -1) if needs.score else None,
+                torch.ones_like(some).expand(-1, needs.directions, -1, -1) if needs.directions else None,
+            )
+            losses(views, {number: z[span] for number, z in embedded.items()})
+        self.encoded = sorted(set().union(*(losses.encoded for losses in self.losses)))
+        self.shared = slice(0, max((losses.span.stop for losses in self.losses if losses.encoded), default=0))
+
+    def __call__(self) -> Gradients:
+        """The next step's."""
+        stack, inputs = self.stack, self.views()
+        embedded: dict[int, Tensor] = {}
+        if self.encoded:
+            together = torch.cat([inputs[number][self.shared] for number in self.encoded], 1)
+            some = stack.encoder if self.shared.stop == len(stack.trials) else stack.encoder.of(self.shared)
+            embedded = dict(zip(self.encoded, some(together).mT.split(stack.rows, 1), strict=True))
+        parts = []
+        for losses in self.losses:
+            own = {number: embedded[number][losses.span] for number in sorted(losses.encoded)}
+            parts.append(losses(self._views_of(losses, inputs), own))
+        total = torch.cat([part[0] for part in parts])
+        stacks = [parameters for parameters, _, _ in stack.stacks]
+        leaves = [leaf for parameters in stacks for leaf in parameters.leaves.values()]
+        slopes = iter(torch.autograd.grad(total.sum(), leaves, allow_unused=True))
+        gathered = [parameters.gather([next(slopes) for _ in parameters.leaves]) for parameters in stacks]
+        return total.detach(), [terms for _, terms in parts], gathered
+
+    def views(self) -> list[Tensor]:
+        """The next batch of every trial and its augmentations: x, x̃₁, … of [K, n, d]."""
+        stack, count = self.stack, len(self.stack.trials)
+        x = stack.table.index_select(0, stack.next_index().flatten()).view(count, stack.rows, stack.features)
+        if stack.pairing is not None:
+            drawn = stack.draw()
+            return [x, *(stack.pairing.combine(x, list(drawn[:, view])) for view in range(stack.augmented))]
+        samples = [
+            [t.pairing.sample(own, chance) for _ in range(stack.augmented)]
+            for t, own, chance in zip(stack.trials, x, stack.chance, strict=True)
+        ]
+        return [x, *(torch.stack(view) for view in zip(*samples, strict=True))]
+
+    def _views_of(self, losses: StackedLosses, inputs: list[Tensor]) -> StackedViews:
+        span, needs, stack = losses.span, losses.needs, self.stack
+        own = [view[span] for view in inputs]
+        score = directions = None
+        if needs.score:
+            pairing = stacked_pairing([t.pairing for t in stack.trials[span]])
+            if pairing is not None:
+                score = torch.stack([pairing.score(view, own[0]) for view in own[1:]], 1)
+            else:
+                each = zip(stack.trials[span], own[0], torch.stack(own[1:], 1), strict=True)
+                score = torch.stack([t.pairing.score(x_aug, x) for t, x, x_aug in each])
+        if needs.directions:
+            chances = zip(own[0], stack.chance[span], strict=True)
+            directions = torch.stack([random_signs(x, needs.directions, chance) for x, chance in chances])
+        return StackedViews(own, score, directions)
+
+
 def _runs(kinds: Sequence[str]) -> list[slice]:
     """Stretches of equal neighbours."""
     starts = [number for number, kind in enumerate(kinds) if number == 0 or kind != kinds[number - 1]]
     return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(kinds)], strict=True)]
 
 
-def _stacked_pairing(pairings: Sequence[Pairing]) -> FeaturewisePairing | None:
+def stacked_pairing(pairings: Sequence[Pairing]) -> FeaturewisePairing | None:
     """One pairing for K batches, where the pairings are of one kind that can be stacked."""
     first = pairings[0]
     if not isinstance(first, FeaturewisePairing) or any(type(pairing) is not type(first) for pairing in pairings):

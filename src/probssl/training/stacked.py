@@ -10,7 +10,7 @@ from pathlib import Path
 
 from probssl.training.loop import Fitted, fit, flushed_denormals, interruptible
 from probssl.training.progress import Reporter
-from probssl.training.stack import Stack, Trial
+from probssl.training.stack import Stack, Trial, can_compile, kind_of
 from probssl.training.stack_losses import alike
 from probssl.training.stack_parts import layers_of
 from probssl.training.watch import SAMPLE_ROWS
@@ -94,7 +94,7 @@ def _groups(trials: Sequence[Trial]) -> Iterator[list[int]]:
         kind = _kind(trial)
         kinds.setdefault(("alone", number) if kind is None else kind, []).append(number)
     for numbers in kinds.values():
-        numbers.sort(key=lambda number: repr(alike(trials[number].objective)))
+        numbers.sort(key=lambda number: kind_of(trials[number]))
         stacks = -(-len(numbers) // models_together(trials[numbers[0]]))
         size, more = divmod(len(numbers), stacks)
         start = 0
@@ -119,7 +119,7 @@ def _kind(trial: Trial) -> Hashable | None:
         tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items()),
         (data.shape[1], data.dtype, min(plan.batch_size, len(data)), min(SAMPLE_ROWS, len(data))),
         (plan.steps, plan.optimiser, plan.log_interval),
-        (type(trial.pairing), objective.needs.augmented),
+        (type(trial.pairing), objective.needs.augmented, can_compile(trial)),
     )
 
 

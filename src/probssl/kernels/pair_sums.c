@@ -1,9 +1,9 @@
-/* Sums over all pairs of two small sets of vectors, with their gradients: what objectives/pairwise.py computes with
- * matrix products, for blocks so small that everything stays in the first-level cache.
+/* Sums over all pairs of two small sets of vectors, with their gradients: what probssl.objectives.pairwise
+ * computes with matrix products, for blocks so small that everything stays in the first-level cache.
  *
  * S_ij = <left_i, right_j>. Rows are worked through four at a time: their logits are made, turned into derivatives in
  * place, and multiplied into both gradients while they are at hand. Built on demand for the machine it runs on
- * (objectives/kernel.py); without a compiler nothing is lost but time.
+ * (kernels/build.py); without a compiler nothing is lost but time.
  */
 #include <math.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 #define WIDTH 16 /* floats a vector; compilers split it where the machine has narrower ones */
 #define TILE 4   /* rows at a time */
-#define MOST 3   /* vectors that a row of `right` may fill: p <= 48 */
+#define MOST 12  /* vectors that a row of `right` may fill: p <= 192 */
 
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
@@ -137,7 +137,8 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
     double sum = 0;
     for (int i = 0; i < n; i += TILE) {
         const int here = n - i < TILE ? n - i : TILE;
-        float own[TILE][WIDTH * MOST] = {{0}};
+        float own[TILE][WIDTH * MOST];
+        for (int r = here; r < TILE; r++) memset(own[r], 0, sizeof(float) * p);
         for (int r = 0; r < here; r++) memcpy(own[r], left + (size_t)(i + r) * p, sizeof(float) * p);
         const float unit = base_two ? LOG2_E : 1.0f;
         for (int v = 0; v < vectors; v += 2) {
@@ -214,11 +215,16 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
     return sum;
 }
 
+/* Vectors of working memory that one_model takes for m columns of p factors. */
+static size_t pair_space(size_t m, size_t p) {
+    const size_t vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH)), parts = (p + WIDTH - 1) / WIDTH;
+    return 2 * p * vectors + m * parts + TILE * vectors;
+}
+
 /* The sums of K models, each with its gradients. Returns 0, or 1 where memory is short. */
 int pair_sums(int kind, int train, int models, int n, int m, int p, const float *left, const float *right,
               const float *extra, double *sums, float *of_left, float *of_right, float *of_extra) {
-    const size_t vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH)), parts = (p + WIDTH - 1) / WIDTH;
-    vec *space = aligned_alloc(sizeof(vec), sizeof(vec) * (2 * p * vectors + m * parts + TILE * vectors));
+    vec *space = aligned_alloc(sizeof(vec), sizeof(vec) * pair_space(m, p));
     if (!space) return 1;
     for (int k = 0; k < models; k++) {
         const size_t l = (size_t)k * n * p, r = (size_t)k * m * p, e = (size_t)k * n;
