@@ -75,9 +75,9 @@ class Finding:
     def evidence(self, most: int = 6) -> str:
         """The numbers behind the verdict; of many parts those that do not hold come first."""
         shown = sorted(self.parts, key=lambda part: part.holds)[:most] if len(self.parts) > most else self.parts
-        words = [f"{p.name} {p.number:.3g}" + ("" if p.holds else " ✗") for p in shown]
-        held = f"{sum(p.holds for p in self.parts)} of {len(self.parts)}: " if len(self.parts) > 1 else ""
-        return held + ", ".join(words) + (", …" if len(self.parts) > most else "")
+        words = [f"{p.name}: {p.number:.3g}" + ("" if p.holds else " ✗") for p in shown]
+        held = f"{sum(p.holds for p in self.parts)} of {len(self.parts)} hold; " if len(self.parts) > 1 else ""
+        return held + "; ".join(words) + ("; …" if len(self.parts) > most else "")
 
 
 class Lines:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from probssl.data import catalogue
 from probssl.recipe import FIXED_ENERGY
-from probssl.studies.base import Budget, Config
+from probssl.studies.base import Budget, Config, even_parts
 from probssl.studies.tabular_trials import UNTRAINED
 
 LOSSES = {"infonce": "KL", "snl": "SNL", "nce": "NCE", "fisher": "Fisher", "simclr": "SimCLR", "spectral": "Spectral"}
@@ -98,6 +98,8 @@ SCALE: dict[Budget, Scale] = {
 """`full` is the paper's protocol; it does not say over how many seeds. `laptop` has fewer steps and one seed, and every
 method, table and setting. `smoke` runs on two tables that come with scikit-learn, so that it needs no files."""
 
+PUBLISHED_STEPS = 20_000
+
 
 def positions(setup: Setup, scale: Scale) -> tuple[Fraction, ...]:
     """The positions of the axis that a budget visits."""
@@ -127,16 +129,20 @@ def configs(setup: Setup, scale: Scale) -> list[Config]:
     return list(found.values())
 
 
+TOGETHER = 72
+"""Most trials in a unit of work: as many as stack well, and no more, for a unit that is killed is lost."""
+
+
 def units(configs: list[Config]) -> list[list[Config]]:
-    """Units of work: the models of one table, output dimension and augmentation, which share shapes and questions.
+    """Units of work: models of one table and output dimension, which stack; neighbours share augmentation and seed.
 
     The longest come first, so that no processor is left with a long one at the end.
     """
-    found: dict[tuple[object, ...], list[Config]] = {}
-    for config in configs:
-        key = (config["table"], config["dim"], config["preservation"], config["noise"], config["seed"])
-        found.setdefault(key, []).append(config)
-    return sorted(found.values(), key=_cost, reverse=True)
+    shapes: dict[tuple[str, int], list[Config]] = {}
+    for config in sorted(configs, key=lambda c: (c["preservation"], c["seed"])):
+        shapes.setdefault((config["table"], config["dim"]), []).append(config)
+    found = [part for several in shapes.values() for part in even_parts(several, -(-len(several) // TOGETHER))]
+    return sorted(found, key=_cost, reverse=True)
 
 
 def _features(table: str) -> int:

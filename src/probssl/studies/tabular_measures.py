@@ -98,7 +98,9 @@ def related(table: str, augmentation: Augmentation, seed: int) -> Tensor:
 def representation(encoder: nn.Module, table: str, seed: int) -> dict[str, float]:
     """What depends on the representation of the rows alone: probe, RankMe, both parts of CLID, uniformity.
 
-    A number that is undefined for a code (the dimension of a constant, say) is not a number.
+    RankMe counts the mean as a direction, which the Euclidean energy does not see: the gradient of the last bias is
+    nothing but rounding, of which Adam makes steps. So there is RankMe of the centred representation too. What is
+    undefined for a code (the dimension of a constant, say) is not a number.
     """
     data = observations(table)
     z = encode(encoder, data.x).numpy()
@@ -108,6 +110,7 @@ def representation(encoder: nn.Module, table: str, seed: int) -> dict[str, float
     return {
         "linear_probe": probe.mean,
         "rankme": metrics.rankme(z),
+        "rankme_centred": metrics.rankme(z, centre=True),
         "intrinsic_dimension": _or_nan(lambda: metrics.intrinsic_dimension(z, max_rows=SAMPLE, seed=seed)),
         "cluster_learnability": _or_nan(lambda: metrics.cluster_learnability(z, max_rows=SAMPLE, seed=seed)),
         "uniformity": metrics.uniformity(z, max_rows=SAMPLE, seed=seed),

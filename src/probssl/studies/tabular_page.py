@@ -13,12 +13,13 @@ import numpy as np
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies.tabular_claims import Finding
-from probssl.studies.tabular_grid import LEARNING_RATES, MODELS, Model, Scale
+from probssl.studies.tabular_grid import LEARNING_RATES, MODELS, PMLB, PUBLISHED_STEPS, Model, Scale
 from probssl.studies.tabular_scores import METRICS, Scores, mean, standard_error
 
 SUMMARY = (
     "linear_probe",
     "rankme",
+    "rankme_centred",
     "intrinsic_dimension",
     "cluster_learnability",
     "alignment",
@@ -59,14 +60,19 @@ def tally(found: Sequence[Finding]) -> str:
 
 
 def protocol(scores: Scores, scale: Scale) -> str:
-    """What was run, in two sentences."""
+    """What was run, and what of the paper's protocol was not."""
     states = [state for several in scores.states.values() for state in several]
     lost = Counter(state.partition(":")[0] for state in states)
     seeds = len(scores.seeds)
-    return (
+    text = (
         f"{len(states):,} trainings of {scale.steps:,} steps on {len(scores.tables)} tables, {seeds} "
         f"seed{'s' if seeds > 1 else ''}; {lost['failed']} failed, {lost['collapsed']} ended collapsed."
     )
+    if scale.steps < PUBLISHED_STEPS:
+        text += f" The paper trains for {PUBLISHED_STEPS:,} steps."
+    if set(scores.tables) != set(PMLB):
+        text += " These are not the paper's eighteen tables: the verdicts say only that all of it runs."
+    return text
 
 
 def _claims_table(found: Sequence[Finding]) -> str:
@@ -95,7 +101,12 @@ def _summary(scores: Scores, rate: float) -> tuple[list[str], list[list[str]]]:
 
 def _with_error(values: Any) -> str:
     centre, error = float(mean(values, 0)), float(standard_error(values))
-    return "–" if not np.isfinite(centre) else f"{centre:.0f}" + (f" ± {error:.0f}" if np.isfinite(error) else "")
+    return "–" if not np.isfinite(centre) else _short(centre) + (f" ± {_short(error)}" if np.isfinite(error) else "")
+
+
+def _short(number: float) -> str:
+    """Whole, or with a power of ten where a few diverged models decide a mean."""
+    return f"{number:.0f}" if abs(number) < 1e4 else f"{number:.0e}"
 
 
 def _lost(scores: Scores, model: Model, rate: float) -> str:

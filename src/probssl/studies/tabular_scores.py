@@ -41,6 +41,7 @@ METRICS = {
     for metric in (
         Metric("linear_probe", "accuracy", 1, 100.0, "points"),
         Metric("rankme", "RankMe", 1, unit="dimensions"),
+        Metric("rankme_centred", "RankMe, centred", 1, unit="dimensions"),
         Metric("intrinsic_dimension", "intrinsic dimension", 1, unit="dimensions"),
         Metric("cluster_learnability", "cluster learnability", 1, 100.0, "points"),
         Metric("alignment", "alignment", -1),
