@@ -77,11 +77,12 @@ def protocol(scores: Scores, scale: Scale) -> str:
 
 def _claims_table(found: Sequence[Finding]) -> str:
     """Like `html.table`, with a badge for each verdict and cells that wrap."""
-    head = "".join(f"<th>{title}</th>" for title in ("place", "claim", "verdict", "numbers"))
+    titles = (("place", ""), ("claim", "width: 40%"), ("verdict", ""), ("numbers", ""))
+    head = "".join(f'<th style="text-align: left; {style}">{title}</th>' for title, style in titles)
     body = "".join(
         f"<tr><td>{html.escape(f.claim.place)}</td>"
         f'<td class="text">{html.escape(f.claim.text)}<br><span class="note">{html.escape(f.claim.rule)}</span></td>'
-        f"<td>{html.badge(f.verdict, f.verdict == 'reproduced')}</td>"
+        f'<td style="text-align: left">{html.badge(f.verdict, f.verdict == "reproduced")}</td>'
         f'<td class="text"><span class="note">{html.escape(f.evidence())}</span></td></tr>'
         for f in found
     )
