@@ -159,37 +159,3 @@ def test_data_list_and_fetch(tmp_path, monkeypatch):
     assert succeed("data", "fetch", "pmlb:letter").stderr == ""
     assert "scikit-learn" in refusal("data", "fetch", "sklearn:wine")
     assert "'nope'" in refusal("data", "fetch", "nope")
-
-
-def test_reproduce(monkeypatch, scratch):
-    import joblib
-
-    from probssl.studies import circles
-
-    monkeypatch.setitem(circles.SCALE, "smoke", (2, 3))
-    listed = document("reproduce")["experiments"]
-    assert [entry["name"] for entry in listed] == ["siamese/circles", "siamese/linear-theory", "siamese/deaugmenting"]
-    assert "siamese/circles" in succeed("reproduce").stdout
-    with joblib.parallel_config(backend="sequential"):
-        found = document("reproduce", "siamese/circles", "--budget", "smoke")
-        monkeypatch.setitem(circles.SCALE, "smoke", (1, 2))
-        shown = succeed("reproduce", "siamese/circles", "--budget", "smoke", "--out", "again", "--quiet")
-    assert {"experiment", "budget", "seconds", "rows"} <= set(found)
-    assert found["page"] == "reproduced/siamese/circles/index.html"
-    assert json.loads((scratch / "reproduced/siamese/circles/result.json").read_text()) == found
-    assert shown.stdout.rstrip().endswith((scratch / "again" / "index.html").as_uri())
-    assert shown.stderr == ""
-    assert max(map(len, shown.stdout.splitlines()[:-1])) <= 80
-
-
-def test_reproduce_refusals(scratch):
-    (scratch / "file").write_text("mine")
-    (scratch / "full").mkdir()
-    (scratch / "full" / "index.html").write_text("mine")
-    assert "siamese/circles" in refusal("reproduce", "nope")
-    assert "'tiny'" in refusal("reproduce", "siamese/circles", "--budget", "tiny")
-    common = ["reproduce", "siamese/circles", "--budget", "smoke", "--out"]
-    assert "file is a file" in refusal(*common, "file")
-    assert "file" in refusal(*common, "file/x")
-    assert "other files" in refusal(*common, "full")
-    assert (scratch / "full" / "index.html").read_text() == "mine"

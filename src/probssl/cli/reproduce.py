@@ -72,6 +72,9 @@ def reproduce(
         elif not quiet:
             console.say(f"{count:,} trial{'s' * (count != 1)}   {export}")
         return
+    before = studies.standing(studies.find(name), budget, folder)
+    if before.older and before.done < before.total and not (quiet or as_json or fresh):
+        say(f"{before.older} trials of an earlier version of the code are kept in the store and not used")
     try:
         result = studies.run(
             name, budget, folder, quiet=quiet or as_json, jobs=jobs, backend=backend, address=address, fresh=fresh

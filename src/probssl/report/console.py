@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from probssl.metrics import METRICS
@@ -241,20 +242,18 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
 
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:
-    """Experiments that can be reproduced, and how many of their trials are there."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("experiment", no_wrap=True, min_width=max(len(study["name"]) for study in catalogue))
-    table.add_column("what it shows", ratio=1)
-    table.add_column("laptop", no_wrap=True)
-    table.add_column("trials here", justify="right", no_wrap=True)
+    """Experiments that can be reproduced, how long each takes, and how many of its trials are there."""
+    console = Console(highlight=False)
+    width = max(len(study["name"]) for study in catalogue)
+    console.print(f"{'experiment':{width}}   {'laptop':12}   trials here", style="bold")
+    console.rule(style="dim")
     for study in catalogue:
-        shown = f"{escape(study['claim'])}\n[dim]{escape(study['paper'])}[/]"
-        table.add_row(study["name"], shown, study["laptop"], _standing(study["trials"]))
-    console = Console()
-    console.print(table)
+        console.print(f"{study['name']:{width}}   {study['laptop']:12}   {_standing(study['trials'])}", markup=False)
+        for text, style in ((study["claim"], ""), (study["paper"], "dim")):
+            console.print(Padding(escape(text), (0, 0, 0, 2)), style=style)
     if any(study["trials"]["older"] for study in catalogue):
-        told = "older: made by an earlier version of the code; they stay in the store and are not used"
-        console.print(told, style="dim", highlight=False, soft_wrap=True)
+        told = "\nolder: made by an earlier version of the code; they stay in the store and are not used"
+        console.print(told, style="dim")
     for study in catalogue:
         if study["trials"]["problem"]:
             told = f"[bold yellow]warning:[/] {escape(study['trials']['problem'])}"
@@ -265,9 +264,8 @@ def _standing(trials: dict[str, Any]) -> str:
     """12 of 30, and what is to be said beside it."""
     if trials["problem"]:
         return "not readable"
-    lines = [f"{trials['done']} of {trials['total']}"]
-    lines += [f"{trials[kind]} {kind}" for kind in ("failed", "older") if trials[kind]]
-    return "\n".join(lines)
+    others = [f"{trials[kind]} {kind}" for kind in ("failed", "older") if trials[kind]]
+    return ", ".join([f"{trials['done']} of {trials['total']}", *others])
 
 
 def show_study(result: StudyResult) -> None:

@@ -11,6 +11,8 @@ from probssl.errors import InputError, MissingExtra
 
 LOCAL = ("loky", "threading")
 CLUSTERS = ("dask", "ray")
+PATIENCE = 15
+"""Seconds to wait for a scheduler to answer."""
 
 
 def check(backend: str, jobs: int | None, address: str | None) -> None:
@@ -56,12 +58,17 @@ def _dask(jobs: int | None, address: str | None) -> Iterator[int]:
 
     with contextlib.ExitStack() as stack:
         if address is None:
-            cluster = LocalCluster(n_workers=jobs or joblib.cpu_count(), threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(
+                n_workers=jobs or joblib.cpu_count(),
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.ERROR,
+            )
             place = stack.enter_context(cluster)
         else:
             place = address
         try:
-            client = stack.enter_context(Client(place, timeout=15))
+            client = stack.enter_context(Client(place, timeout=PATIENCE))
         except (OSError, ValueError) as error:
             raise InputError(f"there is no Dask scheduler at {address} ({_one_line(error)})") from None
         yield max(1, sum(client.nthreads().values()))

@@ -68,7 +68,9 @@ def run(
     known = (STORE, "result.json")
     if out.is_dir() and any(out.iterdir()) and not any((out / file).is_file() for file in known):
         raise InputError(f"{out} holds other files: choose another --out")
-    study.prepare(checked)
+    now = standing(study, checked, out)
+    if fresh or now.done < now.total:
+        study.prepare(checked)
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     if fresh:
