@@ -99,7 +99,7 @@ class PairLogits:
     def off_diagonal_mean(self, shape: Shape) -> Tensor:
         """mean_{i≠j} f(S_ij), with f the exponential (its tangent above 30), softplus, the square, or max(0, S)."""
         if self.offset:
-            return self.plus_columns(self.factors[1].new_zeros(())).off_diagonal_mean(shape)
+            return self.plus_columns(torch.zeros_like(self.factors[1][..., 0])).off_diagonal_mean(shape)
         rows, columns = self._size
         return self._total(shape) / (rows * columns - min(rows, columns))
 

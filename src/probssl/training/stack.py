@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -145,10 +146,16 @@ class Stack:
             finite[span] &= gradient.isfinite().all(1)
         for number in (~finite).nonzero().flatten().tolist():
             loss = total[number].item()
-            bad = (
-                "the loss is not finite" if loss != loss or abs(loss) == float("inf") else "the gradient is not finite"
-            )
-            self._fail(number, f"{bad} (loss = {loss:.4g})")
+            what = "loss" if not math.isfinite(loss) else "gradient of the loss"
+            self._fail(number, f"the {what} is not finite (loss = {loss:.4g})")
+
+    def _check_weights(self) -> None:
+        """An update can overflow though its gradient is finite."""
+        for parameters, span, _ in self.stacks:
+            numbers = range(len(self.trials))[span]
+            for number, finite in zip(numbers, parameters.values.isfinite().all(1).tolist(), strict=True):
+                if not finite:
+                    self._fail(number, "the weights are not finite after the last update")
 
     def _fail(self, number: int, reason: str) -> None:
         if number in self.failures:
@@ -195,6 +202,7 @@ class Stack:
             advanced(len(self.trials))
             if numbers:
                 self.look(numbers, (time.perf_counter() - started) / len(self.trials))
+        self._check_weights()
         self.encoder.stack.unstack()
         for losses in self.losses:
             losses.stack.unstack()

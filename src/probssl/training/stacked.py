@@ -50,13 +50,12 @@ def fit_many(
             if ended.is_set():
                 finish(numbers, [Fitted(0, 0.0, [], {}, interrupted=True, failure=None) for _ in numbers])
                 continue
-            stack = _stacked([trials[number] for number in numbers])
-            if stack is not None:
-                place = {id(trial): number for number, trial in zip(numbers, (trials[n] for n in numbers), strict=True)}
-                finish([place[id(trial)] for trial in stack.trials], stack.train(ended, progress.add))
-                continue
-            for number in numbers:
-                finish([number], [_alone(trials[number], ended, progress)])
+            number_of = {id(trials[number]): number for number in numbers}
+            for part in _parts([trials[number] for number in numbers]):
+                if isinstance(part, Stack):
+                    finish([number_of[id(trial)] for trial in part.trials], part.train(ended, progress.add))
+                else:
+                    finish([number_of[id(part)]], [_alone(part, ended, progress)])
     return [results[number] for number in range(len(trials))]
 
 
@@ -77,13 +76,26 @@ def _alone(trial: Trial, stop: threading.Event, progress: _Progress) -> Fitted:
     return fitted
 
 
+def _parts(trials: Sequence[Trial]) -> Iterator[Stack | Trial]:
+    """The trials of a group as one stack, or where an objective turns out not to be made for it, as several or none."""
+    stack = _stacked(trials)
+    kinds = [kind_of(trial) for trial in trials]
+    if stack is not None:
+        yield stack
+    elif len(trials) == 1 or len(set(kinds)) == 1:
+        yield from trials
+    else:
+        for kind in dict.fromkeys(kinds):
+            yield from _parts([trial for trial, own in zip(trials, kinds, strict=True) if own == kind])
+
+
 def _stacked(trials: Sequence[Trial]) -> Stack | None:
-    """The trials as a stack, unless it is one trial, or their objective turns out not to be made for it."""
+    """The trials as a stack, unless it is one trial, or some objective cannot be batched."""
     if len(trials) == 1 or _kind(trials[0]) is None:
         return None
     try:
         return Stack(trials)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # whatever keeps a loss from being batched
+    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # from probing a loss; `fit` tells what is wrong
         return None
 
 

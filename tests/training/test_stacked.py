@@ -1,0 +1,380 @@
+"""Stacked training: every trial comes out as if trained alone, in any company, and others fall back in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from probssl import kernels
+from probssl.encoders import MLP, WithHead, encode, seeded
+from probssl.energies import Cosine, Euclidean
+from probssl.objectives import InfoNCE, Objective
+from probssl.objectives.base import PairObjective
+from probssl.objectives.fisher import Fisher
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
+from probssl.recipe import ASYMMETRIES, FIXED_ENERGY, OBJECTIVES, SYMMETRIC_ONLY, Recipe
+from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
+from probssl.training.stack import Stack, can_compile
+
+from .parts import Signaller, rows, without_time
+
+FEATURES = 6
+SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
+
+
+def every_recipe() -> list[Recipe]:
+    """Every objective with every energy it goes with, and every asymmetry."""
+    found = []
+    for objective in OBJECTIVES:
+        for energy in [FIXED_ENERGY[objective]] if objective in FIXED_ENERGY else SOME_ENERGIES:
+            for asymmetry in ("none",) if objective in SYMMETRIC_ONLY or energy != "euclidean" else ASYMMETRIES:
+                found.append(Recipe(objective=objective, energy=energy, asymmetry=asymmetry, temperature=0.5, p=2.0))
+    return found
+
+
+def trial(recipe: Recipe, dtype: torch.dtype = torch.float64, data: Tensor | None = None, **plan: Any) -> Trial:
+    recipe = dataclasses.replace(recipe, steps=25, batch_size=20, warmup=5)
+    return Trial(
+        recipe.build_encoder(FEATURES).to(dtype),
+        recipe.build_objective(FEATURES).to(dtype),
+        recipe.build_pairing(),
+        (rows() if data is None else data).to(dtype),
+        dataclasses.replace(recipe.plan(), log_every=5, **plan),
+        recipe.seed,
+    )
+
+
+def alone(one: Trial) -> Fitted:
+    return fit(one.encoder, one.objective, one.pairing, one.data, one.plan, seed=one.seed)
+
+
+def weights(one: Trial) -> Tensor:
+    return torch.cat(
+        [p.detach().double().flatten() for part in (one.encoder, one.objective) for p in part.parameters()]
+    )
+
+
+def distance(one: Trial, other: Trial) -> float:
+    return (weights(one) - weights(other)).abs().max().item()
+
+
+def assert_same_story(found: Fitted, expected: Fitted, tolerance: float) -> None:
+    """Log, collapses and end are the same, numbers to a tolerance."""
+    assert (found.steps, found.interrupted, found.failure) == (expected.steps, expected.interrupted, expected.failure)
+    assert found.collapsed == expected.collapsed
+    for row, other in zip(without_time(found.history), without_time(expected.history), strict=True):
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            if isinstance(value, float):
+                assert value == pytest.approx(other[name], rel=tolerance, abs=tolerance), name
+            else:
+                assert value == other[name]
+
+
+def varied(recipes: Sequence[Recipe]) -> list[Recipe]:
+    """Recipes with different augmentations, rates and seeds."""
+    return [
+        dataclasses.replace(
+            r, seed=i % 5, preservation=0.4 + 0.1 * (i % 4), noise=0.2 + 0.1 * (i % 3), lr=0.004 + 0.003 * (i % 3)
+        )
+        for i, r in enumerate(recipes)
+    ]
+
+
+def test_every_objective_in_one_mixed_grid() -> None:
+    """All objectives, energies and asymmetries at once, each with its own augmentation, rate and seed."""
+    recipes = varied(every_recipe())
+    together, apart = [trial(r) for r in recipes], [trial(r) for r in recipes]
+    found = fit_many(together)
+    for recipe, one, other, fitted in zip(recipes, together, apart, found, strict=True):
+        expected = alone(other)
+        assert distance(one, other) < 1e-5, recipe
+        assert_same_story(fitted, expected, 1e-6)
+
+
+@pytest.mark.parametrize("recipe", every_recipe(), ids=lambda r: f"{r.objective}-{r.energy}-{r.asymmetry}")
+def test_every_objective_really_is_stacked(recipe: Recipe) -> None:
+    """All but Fisher losses with an asymmetric energy, whose gradient needs more than one pass."""
+    trials = [trial(dataclasses.replace(recipe, seed=seed)) for seed in (0, 1)]
+    if recipe.objective == "fisher" and recipe.asymmetry != "none":
+        assert stacked._stacked(trials) is None
+    else:
+        assert isinstance(stacked._stacked(trials), Stack)
+
+
+COMPILED = [
+    Recipe(objective=objective, energy=energy)
+    for objective in ("infonce", "nce", "snl", "simclr", "fisher", "spectral")
+    for energy in (("cosine",) if objective == "spectral" else ("euclidean", "cosine"))
+]
+needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")
+
+
+def first_gradients(trials: list[Trial], index: Tensor, draws: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Losses, terms and gradients of a stack's first step, on given rows and random numbers."""
+    stack = Stack(trials)
+    stack.next_index = lambda: index  # type: ignore[method-assign]
+    stack.draw = lambda: draws.to(stack.table.dtype)  # type: ignore[method-assign]
+    total, (terms,), gradients = stack.gradients()
+    return total, list(terms), gradients
+
+
+@needs_kernels
+@pytest.mark.parametrize("hidden", [(12,), (), (9, 17)], ids=str)
+@pytest.mark.parametrize("recipe", COMPILED, ids=lambda r: f"{r.objective}-{r.energy}")
+def test_compiled_steps_are_those_of_torch(recipe: Recipe, hidden: tuple[int, ...]) -> None:
+    """Losses, terms and every gradient of the first step, against double precision."""
+    sized = dataclasses.replace(recipe, hidden=hidden, dim=5, temperature=0.3, preservation=0.7, noise=0.4)
+    recipes = [dataclasses.replace(sized, seed=seed) for seed in range(3)]
+    single, double = ([trial(r, dtype) for r in recipes] for dtype in (torch.float32, torch.float64))
+    assert all(can_compile(t) for t in single)
+    assert not any(can_compile(t) for t in double)
+    index = torch.stack([torch.randperm(64, generator=torch.Generator().manual_seed(k))[:20] for k in range(3)])
+    draws = Stack(single).draw()
+    found, expected = (first_gradients(trials, index, draws) for trials in (single, double))
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
+    for part, wanted in zip([*found[1], *found[2]], [*expected[1], *expected[2]], strict=True):
+        torch.testing.assert_close(
+            part.double(), wanted.double(), rtol=1e-4, atol=3e-5 * wanted.abs().max().item() + 1e-6
+        )
+
+
+@needs_kernels
+def test_compiled_trainings_are_those_of_torch() -> None:
+    """Whole trainings in single precision, with temperatures, rates and augmentations of their own.
+
+    Directions that a loss does not depend on (a shift of all embeddings, their scale on the sphere) drift with
+    rounding under Adam, so the losses are compared, not the weights.
+    """
+    recipes = varied([dataclasses.replace(r, temperature=0.2 + 0.1 * k) for r in COMPILED for k in range(3)])
+    together, apart = ([trial(r, torch.float32) for r in recipes] for _ in range(2))
+    assert all(can_compile(t) for t in together)
+    for fitted, one in zip(fit_many(together), apart, strict=True):
+        expected = alone(one)
+        losses, wanted = ([row["loss"] for row in run.history if "loss" in row] for run in (fitted, expected))
+        assert losses == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+        assert fitted.history[-1]["effective_rank"] == pytest.approx(expected.history[-1]["effective_rank"], rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "torch"])
+def test_company_does_not_matter(dtype: torch.dtype) -> None:
+    """The same bits in a stack of two, of five, and among other losses."""
+    recipes = varied(COMPILED * 2)
+    chosen = dataclasses.replace(recipes[0], seed=7)
+    ends = []
+    for company in (recipes[:1], recipes[:4], recipes):
+        trials = [trial(r, dtype) for r in company]
+        own = trial(chosen, dtype)
+        fit_many([*trials[: len(trials) // 2], own, *trials[len(trials) // 2 :]])
+        ends.append(weights(own))
+    for end in ends[1:]:
+        if dtype == torch.float32 and kernels.library() is not None:
+            assert torch.equal(end, ends[0])
+        else:
+            torch.testing.assert_close(end, ends[0], rtol=1e-9, atol=1e-9)
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "clipped": {"clip_norm": 0.05},
+    "adamw": {"optimiser": "adamw", "weight_decay": 0.1},
+    "adam with decay": {"weight_decay": 0.1},
+    "sgd": {"optimiser": "sgd", "momentum": 0.8, "learning_rate": 0.05},
+    "own rate": {"objective_learning_rate": 0.05},
+    "constant": {"anneal": "constant", "warmup": 0},
+}
+
+
+@pytest.mark.parametrize("change", PLANS.values(), ids=list(PLANS))
+def test_every_plan(change: dict[str, Any]) -> None:
+    recipes = varied([Recipe(objective="snl"), Recipe(objective="nce", energy="cosine"), Recipe(), Recipe()])
+    together, apart = ([trial(r, **change) for r in recipes] for _ in range(2))
+    fit_many(together)
+    for one, other in zip(together, apart, strict=True):
+        alone(other)
+        assert distance(one, other) < 1e-6
+
+
+def test_data_pairings_and_heads_of_their_own() -> None:
+    """Two tables in one stack, pairings of other kinds, features with rates of their own, and projection heads."""
+    plan = TrainingPlan(steps=20, batch_size=16, warmup=3, log_every=10)
+    shear = torch.eye(FEATURES, dtype=torch.float64).repeat(2, 1, 1)
+    shear[1, 0, 1] = 0.5
+    pairings: list[Pairing] = [
+        MaskAndNoise(0.8, 0.2),
+        MaskAndNoise(torch.linspace(0.2, 0.9, FEATURES), torch.linspace(0.1, 0.4, FEATURES)),
+        MaskAndNoise(1.0, 0.3),
+        GaussianNoise(0.3),
+        GaussianNoise(0.1),
+        LinearMixture(shear, 0.2),
+        LinearMixture(shear, 0.4),
+    ]
+
+    def trials() -> list[Trial]:
+        made = []
+        for number, pairing in enumerate(pairings):
+            for objective in (InfoNCE(Euclidean()), Fisher(), InfoNCE(Cosine(0.5), pair="augmented")):
+                plain = seeded(number, lambda: MLP([FEATURES, 10, 3])).double()
+                headed = seeded(number, lambda: WithHead(MLP([FEATURES, 8, 5]), MLP([5, 3]))).double()
+                for encoder in (plain, headed):
+                    data = rows(40 + 8 * (number % 2), seed=number % 2).double()
+                    made.append(Trial(encoder, objective.double(), pairing, data, plan, number))
+        return made
+
+    together, apart = trials(), trials()
+    found = fit_many(together)
+    for one, other, fitted in zip(together, apart, found, strict=True):
+        assert_same_story(fitted, alone(other), 1e-6)
+        assert distance(one, other) < 1e-6
+
+
+class Reading(PairObjective):
+    """A loss that looks at its numbers, which no batched computation can."""
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        energy = self.energy.paired(first, second).mean()
+        return {"energy": energy if energy.item() > 0.5 else energy.square()}
+
+
+class Remembering(PairObjective):
+    """A loss with memory of its own."""
+
+    steps: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(Euclidean())
+        self.register_buffer("steps", torch.zeros(()))
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        self.steps += 1
+        first, second = self.embed_pair(encoder, views)
+        return {"energy": self.energy.paired(first, second).mean() / self.steps}
+
+
+class Weighted(PairObjective):
+    """A loss with a tensor that is no parameter."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__(Euclidean())
+        self.weight = torch.tensor(weight)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        return {"energy": self.weight * self.energy.paired(first, second).mean()}
+
+
+def test_what_cannot_be_stacked_is_trained_alone() -> None:
+    plan = TrainingPlan(steps=8, batch_size=16, log_every=4)
+
+    def trials() -> list[Trial]:
+        encoders = [
+            lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, 3)),
+            lambda: MLP([FEATURES, 8, 3], batch_norm=True),
+            lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.5), nn.Linear(8, 3)),
+        ]
+        made = [(seeded(1, build).double(), InfoNCE(Euclidean())) for build in encoders for _ in range(2)]
+        objectives: list[Objective] = [Reading(Euclidean()), Reading(Euclidean()), Remembering(), Remembering()]
+        objectives += [Weighted(1.0), Weighted(5.0)]
+        made += [(seeded(2, lambda: MLP([FEATURES, 8, 3])).double(), objective) for objective in objectives]
+        return [Trial(e, o.double(), MaskAndNoise(0.8, 0.2), rows().double(), plan, 3) for e, o in made]
+
+    together, apart = trials(), trials()
+    found = fit_many(together)
+    for one, other, fitted in zip(together, apart, found, strict=True):
+        assert_same_story(fitted, alone(other), 1e-12)
+        assert distance(one, other) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "torch"])
+def test_one_trial_that_fails_takes_none_along(dtype: torch.dtype) -> None:
+    recipes = [dataclasses.replace(r, seed=k) for k, r in enumerate([Recipe(), Recipe(), Recipe(objective="snl")])]
+    doomed = trial(dataclasses.replace(recipes[0], lr=1e38 if dtype == torch.float32 else 1e300), dtype)
+    together, apart = ([trial(r, dtype) for r in recipes] for _ in range(2))
+    results = fit_many([together[0], doomed, *together[1:]])
+    assert results[1].failure is not None
+    assert "finite" in results[1].failure
+    assert results[1].steps < 25
+    assert results[1].history[-1]["event"] == "failure"
+    assert not results[1].interrupted
+    for fitted, one, other in zip([results[0], *results[2:]], together, apart, strict=True):
+        assert fitted.healthy or fitted.failure is None
+        expected = alone(other)
+        assert fitted.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], rel=1e-4)
+        assert torch.isfinite(weights(one)).all()
+
+
+class Counting(Reporter):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.total, self.steps = 0, [0]
+
+    def start(self, total: int, done: int) -> None:
+        self.total = total
+
+    def advance(self, step: int) -> None:
+        self.steps.append(step)
+
+
+def test_one_bar_and_every_end_once() -> None:
+    trials = [
+        trial(r) for r in varied([Recipe(), Recipe(objective="snl"), Recipe(objective="fisher", asymmetry="encoder")])
+    ]
+    reporter, ended = Counting(), []
+    results = fit_many(trials, reporter=reporter, done=lambda number, fitted: ended.append((number, fitted)))
+    assert reporter.total == reporter.steps[-1] == 75
+    assert reporter.steps == sorted(reporter.steps)
+    assert sorted(number for number, _ in ended) == [0, 1, 2]
+    assert all(results[number] is fitted for number, fitted in ended)
+    assert fit_many([]) == []
+
+
+def test_stopping_between_two_steps() -> None:
+    """By an event and by Ctrl-C: trials that did not come to their end say so, and keep what they have learnt."""
+    stop = threading.Event()
+    stop.set()
+    untouched = [trial(r) for r in varied([Recipe(), Recipe(), Recipe(objective="fisher", asymmetry="encoder")])]
+    before = [weights(t) for t in untouched]
+    assert all(fitted.interrupted and fitted.steps == 0 for fitted in fit_many(untouched, stop=stop))
+    assert all(torch.equal(weights(t), old) for t, old in zip(untouched, before, strict=True))
+    trials = [trial(r) for r in varied([Recipe(), Recipe(), Recipe(hidden=(5,))])]
+    results = fit_many(trials, reporter=Signaller(20))  # after ten steps of two trials
+    assert [fitted.interrupted for fitted in results] == [True] * 3
+    assert [fitted.steps for fitted in results] == [10, 10, 0]
+    assert distance(trials[0], trial(varied([Recipe()])[0])) > 1e-4
+
+
+def test_stacks_fit_the_cache() -> None:
+    small, large = trial(Recipe()), trial(Recipe(hidden=(2000,)))
+    assert (
+        stacked.MINIMUM_STACK
+        <= stacked.models_together(large)
+        <= stacked.models_together(small)
+        <= stacked.MAXIMUM_STACK
+    )
+    assert 2**18 <= stacked.cache_share() <= 2**30
+    sizes = [len(group) for group in stacked._groups([small] * 200)]
+    assert sum(sizes) == 200
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_representations_are_as_good() -> None:
+    """What matters in the end: after 200 steps in single precision, stacked and alone tell the same story."""
+    recipe = Recipe(objective="infonce", steps=200, batch_size=32, seed=1)
+    made = []
+    for _ in range(3):
+        encoder, objective = recipe.build_encoder(FEATURES), recipe.build_objective(FEATURES)
+        made.append(Trial(encoder, objective, recipe.build_pairing(), rows(), recipe.plan(), recipe.seed))
+    fit_many(made[:2])
+    alone(made[2])
+    one, other = (encode(t.encoder, rows()) for t in (made[0], made[2]))
+    apart = torch.cdist(one, one) - torch.cdist(other, other)
+    assert apart.abs().max() / torch.cdist(one, one).max() < 0.02
+    assert math.isfinite(one.sum().item())
