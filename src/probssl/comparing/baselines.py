@@ -27,20 +27,26 @@ def baselines(x: Tensor, dims: Sequence[int], seed: int) -> dict[str, nn.Module]
     """Raw features, and for each dimension PCA of the rows x and the untrained encoder."""
     features = x.shape[1]
     found: dict[str, nn.Module] = {RAW: nn.Identity()}
+    mean, axes = principal_axes(x)
     for dim in dims:
-        found[pca_name(dim)] = _pca(x, dim)
+        found[pca_name(dim)] = _projection(mean, axes[:, :dim])
         found[untrained_name(dim)] = Recipe(dim=dim, seed=seed).build_encoder(features)
     return found
 
 
-def _pca(x: Tensor, dim: int) -> nn.Module:
-    """Principal components as a linear encoder; more dimensions than there are components stay empty."""
+def principal_axes(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [d] and eigenvectors of the covariance [d, d] of rows x, by falling variance."""
     array = x.numpy().astype(np.float64)
     mean = array.mean(0)
-    values, vectors = np.linalg.eigh(np.cov(array - mean, rowvar=False).reshape(x.shape[1], -1))
-    kept = vectors[:, np.argsort(-values)[:dim]]  # [d, at most dim]
-    encoder = nn.Linear(x.shape[1], kept.shape[1])
+    centred = array - mean
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    return mean, vectors[:, np.argsort(-values)]
+
+
+def _projection(mean: np.ndarray, axes: np.ndarray) -> nn.Module:
+    """(x − mean) · axes as an encoder; axes [d, m]."""
+    encoder = nn.Linear(*axes.shape)
     with torch.no_grad():
-        encoder.weight.copy_(torch.from_numpy(np.ascontiguousarray(kept.T)))
-        encoder.bias.copy_(torch.from_numpy(-mean @ kept))
+        encoder.weight.copy_(torch.from_numpy(np.ascontiguousarray(axes.T)))
+        encoder.bias.copy_(torch.from_numpy(-mean @ axes))
     return encoder

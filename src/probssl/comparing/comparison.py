@@ -84,13 +84,11 @@ def run(
 ) -> CompareResult:
     """The whole comparison. When it is interrupted what was finished is written, and the result says so."""
     check_trainable(table, keep_constant=source.keep_constant)
-    if not 0 <= seed < 2**32:
-        raise InputError(f"the seed must be a whole number from 0 to 2³², not {seed}")
     progress.show("preparing")
     ground = Ground.of(table, seed)
     clock = clock.reserved()
     writing.prepare(folder, overwrite)
-    workers = processes() if workers is None else workers
+    workers = processes(clock.budget) if workers is None else workers
     with StopSignal() as stop:
         workshop = Workshop(ground.x, ground.measurer, ground.final_measurer, ground.criterion.name, stop.file)
         with Pool(workshop, workers, stop) as pool:
@@ -200,7 +198,7 @@ def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
     if race.pool.stop.given:
         notes.append("interrupted: this is what was finished")
     if race.pool.broken:
-        notes.append("a process died, most likely for want of memory: this is what was finished before")
+        notes.append("a process died or did not stop in time: this is what was finished before")
     tried = len({outcome.job.candidate for outcome in race.outcomes})
     if tried < len(race.candidates):
         notes.append(f"{len(race.candidates) - tried} of {len(race.candidates)} configurations found no time")
@@ -208,6 +206,8 @@ def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
         notes.append(f"the weights of the first were not kept: the model is that of {best.job.candidate.name}")
     if race.rounds and not race.rounds[-1].final:
         notes.append("there was no time for a last round with several seeds: the order is rough")
+    if best.collapsed:
+        notes.append(f"the winner shows {' and '.join(best.collapsed)} collapse: see probssl doctor")
     failed = sum(standing.failure is not None for standing in board)
     if failed:
         notes.append(f"{failed} configurations failed: their loss was not finite")

@@ -91,6 +91,8 @@ def candidates(
     First come all losses with the Euclidean and the cosine energy at the middle dimension and strength, then those
     that differ from them in one respect, and so on; by chance among equals.
     """
+    if not 0 <= seed < 2**32:
+        raise InputError(f"the seed must be a whole number from 0 and below 2^32, not {seed}")
     widths = dimensions(features) if dims is None else _widths(dims)
     middle = widths[len(widths) // 2]
     grid = [

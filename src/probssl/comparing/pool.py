@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Any
 from probssl.comparing.work import Batch, Job, Workshop
 
 MOST_PROCESSES = 8
+WORTH_STARTING = 30.0
+"""Seconds below which this process works alone."""
 
 _workshop: Workshop | None = None  # of this process
 
@@ -73,6 +77,7 @@ class Pool:
         self.processes = processes
         self.stop = stop
         self.broken = False
+        self.abandon_at = math.inf  # of `time.monotonic`: when to wait no longer for what is running
         self._local = workshop if processes == 1 else None
         self._executor = ThreadPoolExecutor(1) if processes == 1 else _loky(workshop, processes)
 
@@ -81,7 +86,7 @@ class Pool:
 
     def __exit__(self, *error: object) -> None:
         if self._local is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor.shutdown(wait=not self.broken, cancel_futures=True)
         else:
             self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
@@ -90,7 +95,7 @@ class Pool:
     ) -> Iterator[Batch]:
         """The batches in the order in which they end. `options` is asked when one begins, and none begins after a stop.
 
-        `tick` is called about ten times a second.
+        `tick` is called about ten times a second. What has not ended at `abandon_at` is given up.
         """
         waiting = list(batches)
         running: set[Future[Batch]] = set()
@@ -102,6 +107,9 @@ class Pool:
                 return
             done, running = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             tick()
+            if time.monotonic() > self.abandon_at:
+                self.broken = self.broken or bool(running)
+                waiting, running = [], set()
             for future in done:
                 try:
                     yield future.result()
@@ -126,8 +134,10 @@ def _loky(workshop: Workshop, processes: int) -> Executor:
     return executor
 
 
-def processes() -> int:
-    """How many processes to use: one a core, at most eight."""
+def processes(seconds: float) -> int:
+    """How many processes to use: one a core, at most eight; in a short time, starting others would take most of it."""
     import joblib
 
+    if seconds < WORTH_STARTING:
+        return 1
     return max(1, min(int(joblib.cpu_count()), MOST_PROCESSES))

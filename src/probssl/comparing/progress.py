@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A bar on standard error, or nothing."""
+    """A bar on standard error, or nothing: where that is no terminal, there is nobody to watch a clock."""
 
     def __init__(self, clock: Clock, *, shown: bool) -> None:
         self.clock = clock
         self._bar: Any = None
-        if shown:
+        if shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar

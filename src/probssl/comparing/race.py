@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probssl.comparing.grid import Candidate
-from probssl.comparing.planning import FINALISTS, LONGEST, SAFETY, SHARES, Clock, Pace, Round, plan, survivors
+from probssl.comparing.planning import FINALISTS, LONGEST, SAFETY, SHARES, SHORTEST, Clock, Pace, Round, plan, survivors
 from probssl.comparing.pool import Pool
 from probssl.comparing.work import Batch, Job, Outcome
 
@@ -51,6 +51,7 @@ class Race:
     def warm_up(self) -> list[Future[Batch]]:
         """Start the processes; what a process does for the first time takes longer and is not to be measured."""
         until = self.clock.training_ends
+        self.pool.abandon_at = until + 0.25 * self.clock.reserve
         options = {"train_until": until, "until": until, "final": False}
         return [
             self.pool.submit(self._pilot_jobs(number, 2, steps=2), options) for number in range(self.pool.processes)
@@ -58,7 +59,7 @@ class Race:
 
     def measure_speed(self, warming: list[Future[Batch]]) -> None:
         """Train a sample of the grid for a few steps in every process at once, when all are warm."""
-        while wait(warming, timeout=0.1).not_done and not self.pool.stop.given:
+        while wait(warming, timeout=0.1).not_done and not self._over and time.monotonic() < self.pool.abandon_at:
             self.tick()
         count = min(len(self.candidates), 24)
         until = min(time.monotonic() + PILOT_SHARE * self.clock.budget, self.clock.training_ends)
@@ -76,6 +77,10 @@ class Race:
         for number in range(first, len(LONGEST) + 1):
             until = time.monotonic() + (self.clock.training_ends - time.monotonic()) * SHARES[number - 1]
             planned = self._plan(number, len(entrants), until, least)
+            if planned is None and not self.outcomes:
+                planned = Round(
+                    number, min(len(entrants), self.pool.processes), SHORTEST
+                )  # it may be quicker than feared
             if planned is None or self._over:
                 return
             self.rounds.append(planned)

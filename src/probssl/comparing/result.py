@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from probssl.comparing.baselines import RAW, pca_name, untrained_name
 from probssl.comparing.measuring import LABEL_FREE, PROBE, Score
 from probssl.comparing.planning import Round
 from probssl.comparing.standings import Predictor, Standing
-from probssl.comparing.testing import Difference, Tested
+from probssl.comparing.testing import Answers, Difference
 from probssl.comparing.work import Outcome
 from probssl.runs import Run
 
@@ -25,8 +24,8 @@ class Final:
     fitted_rows: int
     rows: int
     seeds: tuple[float, ...]  # accuracy of the winner from each seed
-    winner: Tested  # of the model that was written
-    others: dict[str, Tested]
+    winner: Answers  # of the model that was written
+    others: dict[str, Answers]
 
     def ahead_of(self, name: str) -> Difference:
         """By how much the winner is better than a baseline."""
@@ -193,11 +192,10 @@ def _standing_of(result: CompareResult, final: Final) -> list[str]:
 
 
 def _told(result: CompareResult) -> list[str]:
-    able = [p for p in result.predictors if math.isfinite(p.correlation)]
-    if not able:
+    if not result.predictors:
         return []
-    best = able[0]
-    if best.low <= 0:
+    best = result.predictors[0]
+    if not best.low > 0:
         return ["No label-free score told the order by the probe here"]
     return [
         f"Without the label, {best.score.title} would have told the order best: rank correlation with the probe "

@@ -148,25 +148,34 @@ def predictors(outcomes: Sequence[Outcome], seed: int) -> list[Predictor]:
     found = []
     for score in LABEL_FREE:
         able = [o for o in entrants if math.isfinite(o.value(score.name))]
-        if len(able) < 5:
-            continue
         told = score.sign * np.array([o.value(score.name) for o in able])
         probe = np.array([o.value("probe") for o in able])
+        if len(able) < 5 or len(np.unique(told)) < 2 or len(np.unique(probe)) < 2:
+            continue
         dims = np.array([o.job.candidate.dim for o in able])
         rows = np.random.default_rng(seed).integers(len(able), size=(RESAMPLES, len(able)))
         low, high = np.nanquantile(rank_correlation(told[rows], probe[rows]), (0.025, 0.975))
-        within = [rank_correlation(told[dims == dim], probe[dims == dim]) for dim in np.unique(dims)]
         found.append(
             Predictor(
                 score,
                 float(rank_correlation(told, probe)),
                 float(low),
                 float(high),
-                float(np.nanmean(within)) if np.isfinite(within).any() else math.nan,
+                _within(told, probe, dims),
                 float(probe[np.argmax(told)]),
             )
         )
-    return sorted(found, key=lambda p: -p.correlation if math.isfinite(p.correlation) else math.inf)
+    return sorted(found, key=lambda p: -p.correlation)
+
+
+def _within(told: np.ndarray, probe: np.ndarray, groups: np.ndarray) -> float:
+    """ρ within groups of five or more, on average over their members."""
+    names, sizes = np.unique(groups, return_counts=True)
+    each = [
+        (float(rank_correlation(told[groups == g], probe[groups == g])), n) for g, n in zip(names, sizes, strict=True)
+    ]
+    able = [(rho, n) for rho, n in each if n >= 5 and math.isfinite(rho)]
+    return sum(rho * n for rho, n in able) / sum(n for _, n in able) if able else math.nan
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from probssl.metrics._logistic import fit_whitened
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class Answers:
     """Accuracy on the held-out rows, and which of them were right: [n]."""
 
     correct: np.ndarray
@@ -25,7 +25,7 @@ class Tested:
         """Share of rows that were right."""
         return float(self.correct.mean())
 
-    def ahead_of(self, other: Tested) -> Difference:
+    def ahead_of(self, other: Answers) -> Difference:
         """By how much it is better than another on the same rows."""
         apart = self.correct.astype(float) - other.correct.astype(float)
         error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) > 1 else math.inf
@@ -58,7 +58,7 @@ class HeldOut:
     test_x: Tensor
     test_labels: np.ndarray
 
-    def test(self, encoder: nn.Module) -> Tested:
+    def test(self, encoder: nn.Module) -> Answers:
         """Fit the probe of the comparison on the development rows and predict the test rows.
 
         Logistic regression (L2 penalty, C = 1) on representations standardised by the rows it is fitted on.
@@ -67,9 +67,9 @@ class HeldOut:
         mean, spread = z.mean(0), z.std(0)
         spread[z.max(0) == z.min(0)] = 1.0
         probe = fit_whitened((z - mean) / spread, self.labels, ITERATIONS)
-        return Tested(probe.predict(np.nan_to_num((test_z - mean) / spread)) == self.test_labels)
+        return Answers(probe.predict(np.nan_to_num((test_z - mean) / spread)) == self.test_labels)
 
-    def largest_class(self) -> Tested:
+    def largest_class(self) -> Answers:
         """Always the class that is most frequent in the development rows: what a constant code reaches."""
         most = np.bincount(self.labels).argmax()
-        return Tested(self.test_labels == most)
+        return Answers(self.test_labels == most)

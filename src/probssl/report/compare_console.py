@@ -36,7 +36,7 @@ def show(result: CompareResult) -> None:
     console.print()
     console.print(_leaderboard(result))
     console.print(
-        "± standard deviation over seeds; below the line, what no training gives", style="dim", highlight=False
+        "± standard deviation over seeds; the last three are what no training gives", style="dim", highlight=False
     )
     console.print()
     for line in result.findings:

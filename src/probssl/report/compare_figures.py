@@ -25,7 +25,7 @@ FAMILIES = {
 
 def overview(result: CompareResult) -> Figure:
     """Left: the best of every loss with every energy. Right: every configuration by its dimension, beside baselines."""
-    figure, (left, right) = new_figure(11.5, 4.6, 2, width_ratios=(1.0, 1.05))
+    figure, (left, right) = new_figure(9.8, 5.0, 2, width_ratios=(1.0, 1.1))
     _grid(left, result)
     _by_dimension(right, result)
     return figure
@@ -57,8 +57,7 @@ def _grid(axis: Axes, result: CompareResult) -> None:
     high, usual = float(np.nanmax(cells)), float(np.nanmedian(cells))
     low = max(float(np.nanmin(cells)), high - 3 * (high - usual) - 1e-3)  # one failure must not use up the shades
     shades = LinearSegmentedColormap.from_list("house", ["#f6f7fb", "#9db9ec", PALETTE[0], "#1d3f8a"])
-    shades.set_bad("#ffffff")
-    axis.imshow(cells, cmap=shades, vmin=low, vmax=high, aspect="auto")
+    axis.imshow(np.ma.masked_invalid(cells), cmap=shades, vmin=low, vmax=high, aspect="auto")
     middle = (low + high) / 2
     for row, column in np.ndindex(cells.shape):
         value = float(cells[row, column])
@@ -74,7 +73,7 @@ def _grid(axis: Axes, result: CompareResult) -> None:
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     axis.xaxis.tick_top()
-    axis.set_title(f"best {result.criterion.title} of each loss and energy, first round", fontsize=9, color=INK, pad=10)
+    axis.set_title(f"best {result.criterion.title} of each loss and energy", fontsize=9, color=INK, pad=10)
 
 
 def _by_dimension(axis: Axes, result: CompareResult) -> None:
@@ -117,16 +116,14 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
     axis.set_ylim(low - 0.06 * (high - low) - 1e-3, high + 0.06 * (high - low) + 1e-3)
     axis.set_xticks(range(len(dims)), [str(dim) for dim in dims])
     axis.set_xlabel("dimensions", fontsize=8)
-    axis.set_title(
-        f"{result.criterion.title} of every configuration, beside no training", fontsize=9, color=INK, pad=10
-    )
-    axis.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axis.set_title(f"{result.criterion.title} of every configuration", fontsize=9, color=INK, pad=10)
+    axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
 
 
 def predictors(result: CompareResult) -> Figure:
     """How well each label-free score told the order by the probe, with its interval."""
-    shown = [p for p in result.predictors if math.isfinite(p.correlation)]
-    figure, (axis,) = new_figure(6.4, 0.5 + 0.36 * len(shown))
+    shown = result.predictors
+    figure, (axis,) = new_figure(4.6, 0.6 + 0.36 * len(shown))
     for row, predictor in enumerate(reversed(shown)):
         axis.plot([predictor.low, predictor.high], [row, row], color=PALETTE[0], linewidth=2.2, solid_capstyle="round")
         axis.scatter([predictor.correlation], [row], color=PALETTE[0], s=42, zorder=3)
@@ -135,5 +132,5 @@ def predictors(result: CompareResult) -> Figure:
     axis.set_yticks(range(len(shown)), [p.score.title for p in reversed(shown)], fontsize=8, color=INK)
     axis.set_xlim(-1, 1)
     axis.set_ylim(-0.6, len(shown) - 0.4)
-    axis.set_xlabel("rank correlation with the probe: filled over all, hollow at equal dimension", fontsize=8)
+    axis.set_xlabel("rank correlation; hollow: at equal dimension", fontsize=8)
     return figure

@@ -91,30 +91,32 @@ def _predictors(result: CompareResult) -> str:
         [
             p.score.title,
             f"{p.correlation:.2f} [{p.low:.2f}, {p.high:.2f}]",
-            f"{p.within_dimension:.2f}",
+            _number(p.within_dimension, 2),
             f"{p.chosen_probe:.3f}",
-            p.score.about,
         ]
         for p in result.predictors
     ]
-    head = ["score", "rank correlation", "at equal dimension", "probe of its choice", "what it is"]
-    table = html.table(head, body)
-    for p in result.predictors:
-        about = html.escape(p.score.about)
-        table = table.replace(f"<td>{about}</td>", f'<td class="text">{about}</td>')
+    head = ["score", "ρ [95%]", "equal dim.", "its choice"]
+    meaning = "".join(
+        f"<li><b>{html.escape(p.score.title)}</b>: {html.escape(p.score.about)}</li>" for p in result.predictors
+    )
     return html.section(
         "Which score would have told it without the label",
-        figures.svg(compare_figures.predictors(result)) + table,
+        html.pair(figures.svg(compare_figures.predictors(result)), html.table(head, body))
+        + f"<details><summary>What each score is, and what it cannot tell</summary><ul>{meaning}</ul></details>",
         "Spearman's rank correlation with the probe on validation rows over the configurations of the first round, "
-        "signed so that 1 is perfect; 95% intervals by bootstrap over configurations. On other data another may win.",
+        "signed so that 1 is perfect, with an interval by bootstrap over configurations; the same among models of "
+        "equal dimension; and the probe of the configuration that the score would have chosen. Other data may differ.",
     )
 
 
 def _leaderboard(result: CompareResult) -> str:
     arrow = {1: "↑", -1: "↓"}
-    head = ["configuration", "steps", "seeds", *(f"{score.title} {arrow[score.sign]}" for score in result.scores)]
+    short = {"recovered": "undone", "probe": "probe", "alignment": "align", "uniformity": "unif"}
+    titles = [f"{short.get(score.name, score.title)} {arrow[score.sign]}" for score in result.scores]
+    head = ["configuration", "steps", "seeds", *titles]
     rows = [
-        [_name(s), f"{s.steps:,}", f"{s.seeds}", *(s.shown(score.name) for score in result.scores)]
+        [_name(s), f"{s.steps:,}", f"{s.seeds}", *(_cell(result, s, score.name) for score in result.scores)]
         for s in result.leaderboard
     ]
     beside = [
@@ -151,5 +153,12 @@ def _name(standing: Standing) -> str:
     return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim} · {c.strength}{flaw}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+def _cell(result: CompareResult, standing: Standing, name: str) -> str:
+    """A score; what is ranked by comes with its spread."""
+    if name == result.criterion.name:
+        return standing.shown(name)
+    return _number(standing.means.get(name), 1 if name in ("rankme", "clid") else 3)
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"

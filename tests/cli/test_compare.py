@@ -1,0 +1,120 @@
+"""`probssl compare`: what it shows, that it keeps its time, and that an interruption loses nothing finished."""
+
+import csv
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from probssl.comparing import comparison, planning
+from tests.cli.shell import document, probssl, refusal, start, succeed
+
+FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--dims", "2,3"]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Rounds of a few steps, in this process."""
+    monkeypatch.setattr(planning, "LONGEST", (5, 10, 20))
+    monkeypatch.setattr(planning, "SHORTEST", 5)
+    monkeypatch.setattr(comparison, "processes", lambda seconds: 1)
+
+
+def test_what_it_shows_and_writes(table, scratch, quick):
+    shown = succeed("compare", table, "--label", "kind", "--minutes", 0.5, *FEW)
+    lines = shown.stdout.splitlines()
+    folder = scratch / "compared" / "table"
+    assert max(map(len, lines[:-4])) <= 80  # the last four are paths
+    assert f"{folder.relative_to(scratch)}/best" in shown.stdout
+    assert (folder / "index.html").as_uri() in shown.stdout
+    assert "rows kept aside" in shown.stdout
+    assert "Traceback" not in shown.stderr
+    for name in ("leaderboard.csv", "leaderboard.json", "trials.jsonl", "index.html", "best/model.safetensors"):
+        assert (folder / name).is_file()
+    for command in (["evaluate"], ["doctor"], ["report"]):
+        succeed(*command, folder / "best")
+    assert document("embed", folder / "best", table, "--out", "z.npy")["rows"] == 60
+    again = document("compare", table, "--drop", "kind", "--minutes", 0.5, *FEW, "--quiet")
+    assert again["page"] == "compared/table-2/index.html"
+    assert again["label"] is None
+    assert again["test"] is None
+
+
+def test_the_document(table, quick):
+    found = document("compare", table, "--label", "kind", "--minutes", 0.5, *FEW, "--out", "c", "--seed", 3)
+    assert found["rows"] == 60
+    assert found["configurations"] == len(found["leaderboard"]) == 18
+    assert found["winner"] == found["leaderboard"][0]
+    assert found["test"]["rows"] == 15
+    assert set(found["test"]["baselines"]) == set(found["test"]["ahead_of"])
+    assert {p["score"] for p in found["predictors"]} <= {"recovered", "rankme", "clid", "alignment", "uniformity"}
+    assert found["seconds"] <= 30
+    assert "already holds a comparison" in refusal("compare", table, "--minutes", 0.5, "--drop", "kind", "--out", "c")
+    document("compare", table, "--drop", "kind", "--minutes", 0.5, *FEW, "--out", "c", "--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--minutes", "0.1"], "0.25 minutes"),
+        (["--objectives", "nope"], "'nope'"),
+        (["--objectives", ","], "--objectives"),
+        (["--energies", "cosine,nope"], "'nope'"),
+        (["--dims", "two"], "--dims"),
+        (["--dims", "0"], "0"),
+        (["--label", "nope"], "'nope'"),
+        (["--drop", "nope"], "'nope'"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_refusals(options, named, table, scratch):
+    before = set(scratch.iterdir())
+    label = [] if "--label" in options else ["--label", "kind"]
+    assert named in refusal("compare", table, *label, *options)
+    assert set(scratch.iterdir()) == before
+
+
+def test_a_constant_column_is_refused(scratch):
+    (scratch / "flat.csv").write_text("a,b\n1,2\n1,3\n1,4\n")
+    assert "--drop a" in refusal("compare", "flat.csv")
+    assert not (scratch / "compared").exists()
+
+
+def test_the_time_is_kept(table, scratch):
+    began = time.monotonic()
+    process = start("compare", table, "--label", "kind", "--minutes", "0.3", "--out", scratch / "c", "--json")
+    stdout, stderr = process.communicate(timeout=120)
+    took = time.monotonic() - began
+    assert process.returncode == 0, stderr
+    assert took <= 18.5
+    found = json.loads(stdout)
+    assert found["rounds"][0]["finished"] > 0
+    assert (scratch / "c" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_writes_what_was_finished(number, table, scratch):
+    out = scratch / "c"
+    process = start("compare", table, "--label", "kind", "--minutes", "5", "--out", out, start_new_session=True)
+    trials = out / "trials.jsonl"
+    limit = time.monotonic() + 90
+    while not (trials.is_file() and trials.stat().st_size):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does it: to the worker processes too
+    else:
+        process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    with (out / "leaderboard.csv").open() as file:
+        board = list(csv.DictReader(file))
+    finished = [json.loads(line) for line in trials.read_text().splitlines()]
+    assert len(board) == len({(t["objective"], t["energy"], t["dim"], t["strength"]) for t in finished}) > 0
+    assert "Interrupted" in stdout
+    assert probssl("doctor", out / "best").exit_code == 0
+    assert (out / "index.html").is_file()

@@ -1,0 +1,431 @@
+"""Comparing configurations on a table: the grid, the exam, the plan, the order, and a whole comparison."""
+
+import csv
+import dataclasses
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sklearn.decomposition import PCA
+from torch import nn
+
+import probssl
+from probssl.comparing import candidates, comparison, planning
+from probssl.comparing.baselines import baselines
+from probssl.comparing.exam import Exam, recovered
+from probssl.comparing.grid import STRENGTHS, Candidate, dimensions, pairs
+from probssl.comparing.measuring import strengths
+from probssl.comparing.planning import Clock, Pace, plan, survivors
+from probssl.comparing.progress import Progress
+from probssl.comparing.result import Final, findings
+from probssl.comparing.rows import Split, held_out
+from probssl.comparing.standings import predictors, rank_correlation, standings, with_clid
+from probssl.comparing.testing import Answers, HeldOut
+from probssl.comparing.work import Job, Outcome
+from probssl.data import Standardiser, Table
+from probssl.doctor import examine
+from probssl.energies import Euclidean
+from probssl.errors import InputError
+from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES
+from probssl.runs import Source
+
+# The grid
+
+
+def test_every_objective_meets_every_energy_that_suits_it():
+    found = pairs()
+    assert {objective for objective, _ in found} == set(OBJECTIVES)
+    assert len(set(found)) == len(found)
+    for objective in OBJECTIVES:
+        mine = {energy for name, energy in found if name == objective}
+        assert mine == ({FIXED_ENERGY[objective]} if objective in FIXED_ENERGY else set(ENERGIES) - {"pnorm"})
+    assert ("infonce", "pnorm") in pairs(energies=["pnorm"])
+    assert "fisher" not in dict(pairs(energies=["pnorm"]))
+    assert pairs(["spectral", "infonce"], ["euclidean"]) == [("infonce", "euclidean")]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"objectives": ["nope"]}, "'nope'"),
+        ({"energies": ["cosine", "nope"]}, "'nope'"),
+        ({"objectives": ["spectral"], "energies": ["dot"]}, "spectral"),
+        ({"dims": [0]}, "0"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(options, named):
+    with pytest.raises(InputError, match=named):
+        candidates(8, **options)
+
+
+@pytest.mark.parametrize(
+    ("features", "dims"), [(1, (2,)), (2, (2,)), (4, (2, 4)), (13, (3, 6, 13)), (500, (32, 64, 128))]
+)
+def test_dimensions(features, dims):
+    assert dimensions(features) == dims
+
+
+def test_what_matters_most_comes_first():
+    grid = candidates(16, seed=3)
+    head = grid[: len(OBJECTIVES) * 2 - len(FIXED_ENERGY)]
+    assert {c.objective for c in head} == set(OBJECTIVES)
+    assert {(c.dim, c.strength) for c in head} == {(8, "medium")}
+    assert sorted(grid) == sorted(candidates(16, seed=4))
+    assert grid != candidates(16, seed=4)
+    assert all(c.recipe(10, 0).for_features(16).dim == c.dim for c in grid)
+
+
+# Rows
+
+
+def test_a_quarter_of_every_class_is_kept_aside():
+    labels = np.repeat(np.arange(5), [400, 40, 8, 2, 1])
+    for seed in range(20):
+        held = held_out(labels, seed)
+        counts = np.bincount(labels[held], minlength=5)
+        assert abs(held.mean() - 0.25) < 0.01
+        assert np.all(np.abs(counts - np.bincount(labels) / 4) <= 1)
+        assert set(labels[~held]) == set(range(5))
+    assert not np.array_equal(held_out(labels, 0), held_out(labels, 1))
+
+
+def test_without_labels_every_row_trains():
+    split = Split.of(Table("t", np.zeros((7, 2)), ("a", "b")), 0)
+    assert split.development.tolist() == list(range(7))
+    assert len(split.test) == 0
+
+
+# The exam
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return torch.randn(300, 5, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_exact_posterior_recovers_all_and_a_constant_model_nothing(rows):
+    for pairing in strengths().values():
+        chance = torch.Generator().manual_seed(1)
+        source = torch.randint(len(rows), (2000,), generator=chance)
+        truth = pairing.pairwise_log_prob(pairing.sample(rows[source], chance).double(), rows.double())
+        exact = -truth.log_softmax(1).gather(1, source[:, None])[:, 0]
+        assert recovered(truth, source, exact) == pytest.approx(1, abs=0.01)
+        assert recovered(truth * 0, source, exact) == pytest.approx(0, abs=1e-9)
+        noisy = truth + truth.std() * torch.randn(truth.shape, generator=chance)
+        assert 0 < recovered(noisy, source, exact) < 0.95
+        assert abs(recovered(truth[:, torch.randperm(300)], source, exact)) < 0.05
+
+
+@pytest.mark.parametrize("factor", [1e-4, 0.1, 30, 1e4])
+def test_the_mark_does_not_depend_on_the_scale_or_offset_of_the_energy(rows, factor):
+    exam = Exam.set(rows, strengths(), seed=2)
+    paper = exam.papers["medium"]
+    logits = Euclidean().logits(exam.x, paper.x_aug).mT.double()
+    mark = recovered(logits, paper.source, paper.exact_nll)
+    assert 0.1 < mark < 1
+    shifted = factor * logits + torch.randn(len(logits), 1)
+    assert recovered(shifted, paper.source, paper.exact_nll) == pytest.approx(mark, abs=2e-3)
+
+
+def test_augmentations_that_say_nothing_give_no_mark():
+    logits = torch.randn(10, 4).double()
+    assert math.isnan(recovered(logits, torch.zeros(10, dtype=torch.long), torch.full((10,), math.log(4))))
+    assert math.isnan(recovered(logits / 0, torch.zeros(10, dtype=torch.long), torch.zeros(10)))
+
+
+def test_a_model_that_keeps_everything_undoes_more_than_one_that_keeps_half(rows):
+    exam = Exam.set(rows, strengths(), seed=0)
+    half = nn.Linear(5, 2, bias=False)
+    with torch.no_grad():
+        half.weight.copy_(torch.eye(5)[:2])
+    assert exam.marks(nn.Identity(), Euclidean())["recovered"] > exam.marks(half, Euclidean())["recovered"] > 0
+
+
+# The plan
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("seconds", [2.0, 20.0, 200.0, 2000.0])
+@pytest.mark.parametrize("rate", [50.0, 5000.0])
+def test_a_round_fits_into_its_time(number, seconds, rate):
+    pace = Pace(rate, 0.05)
+    planned = plan(number, 400 if number == 1 else 8, seconds, pace, 2, least=0)
+    if planned is None:
+        assert pace.seconds(1, planning.SHORTEST, 2) > planning.SAFETY * seconds
+        return
+    assert pace.seconds(planned.models, planned.steps, 2) <= seconds
+    assert planning.SHORTEST <= planned.steps <= planning.LONGEST[number - 1]
+    more = plan(number, 400 if number == 1 else 8, 2 * seconds, pace, 2, least=0)
+    assert more.models * more.steps >= planned.models * planned.steps
+    assert number == 1 or planned.seeds <= planning.MOST_SEEDS
+
+
+def test_a_round_trains_no_shorter_than_the_one_before():
+    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).steps >= 240
+    assert plan(3, 8, 0.1, Pace(100.0, 0.1), 2, least=240) is None
+
+
+def test_survivors():
+    assert survivors(1, 378) == 95
+    assert survivors(1, 20) == 8
+    assert survivors(1, 5) == 5
+    assert survivors(2, 95) == 8
+
+
+def test_the_clock():
+    clock = Clock.start(1.0, time.monotonic() - 5)
+    assert 54 < clock.left <= 55
+    assert clock.reserved().training_ends < clock.deadline - 6
+    for minutes in (0.0, -1.0, 0.1, math.nan, math.inf):
+        with pytest.raises(InputError, match="minutes"):
+            Clock.start(minutes)
+
+
+# The order
+
+
+def outcome(objective, value, *, round=1, seed=0, dim=4, strength="medium", **scores):
+    job = Job(Candidate(objective, "cosine", dim, strength), 10, seed, round)
+    return Outcome(job, {} if value is None else {"probe": value, **scores}, failure=None if value else "not finite")
+
+
+def test_who_came_furthest_is_first_and_failures_are_last():
+    board = standings(
+        [
+            outcome("infonce", 0.9),
+            outcome("snl", 0.8),
+            outcome("nce", 0.7),
+            outcome("fisher", None),
+            *(outcome("snl", 0.6 + 0.1 * seed, round=3, seed=seed) for seed in range(3)),
+            outcome("nce", 0.75, round=3),
+        ],
+        "probe",
+    )
+    assert [(s.rank, s.candidate.objective) for s in board] == [(1, "nce"), (2, "snl"), (3, "infonce"), (4, "fisher")]
+    assert board[1].means["probe"] == pytest.approx(0.7)
+    assert board[1].spreads["probe"] == pytest.approx(0.1)
+    assert board[1].seeds == 3
+    assert board[0].spreads == {}
+    assert board[3].failure == "not finite"
+    assert board[3].as_dict()["probe"] is None
+
+
+def test_clid_is_relative_to_a_round():
+    parts = [{"intrinsic_dimension": float(k), "cluster_learnability": 0.1 * k} for k in range(4)]
+    found = with_clid([outcome("infonce", 0.5, strength=s, **p) for s, p in zip("abcd", parts, strict=True)])
+    values = [o.value("clid") for o in found]
+    assert sum(values) == pytest.approx(0)
+    assert values == sorted(values)
+
+
+def test_rank_correlation_is_spearmans():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 6, (3, 40)), rng.normal(size=(3, 40))
+    expected = [spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]
+    np.testing.assert_allclose(rank_correlation(a, b), expected)
+    assert math.isnan(rank_correlation(np.ones(5), np.arange(5.0)))
+
+
+def test_a_score_that_is_the_probe_predicts_it_and_its_opposite_misleads():
+    values = np.random.default_rng(0).random(60)
+    outcomes = [
+        outcome(f"loss{k}", v, dim=2 + k % 2, recovered=v, rankme=-v, alignment=-v, uniformity=0.0)
+        for k, v in enumerate(values)
+    ]
+    found = {p.score.name: p for p in predictors(outcomes, 0)}
+    assert found["recovered"].correlation == pytest.approx(1)
+    assert found["recovered"].within_dimension == pytest.approx(1)
+    assert found["recovered"].chosen_probe == values.max()
+    assert found["rankme"].correlation == pytest.approx(-1)
+    assert found["rankme"].high == pytest.approx(-1)
+    assert found["alignment"].correlation == pytest.approx(1)  # lower is better
+    assert "clid" not in found  # was not measured
+    assert "uniformity" not in found  # tells no two apart
+    assert predictors(outcomes[:3], 0) == []
+
+
+# The last word
+
+
+def test_baselines_are_what_they_are_called(rows):
+    found = baselines(rows, [2, 5], seed=0)
+    mine = found["PCA to 2"](rows).detach().numpy()
+    np.testing.assert_allclose(np.abs(mine), np.abs(PCA(2).fit_transform(rows.numpy())), atol=1e-4)
+    assert found["raw features"](rows) is rows
+    assert found["untrained encoder to 5"](rows).shape == (300, 5)
+
+
+def test_the_probe_is_fitted_on_one_side_and_tested_on_the_other(rows):
+    labels = (rows[:, 0] > 0).long().numpy()
+    held = HeldOut(rows[:200], labels[:200], rows[200:], labels[200:])
+    assert held.test(nn.Identity()).accuracy > 0.9
+    flipped = HeldOut(rows[:200], labels[:200], rows[200:], 1 - labels[200:])
+    assert flipped.test(nn.Identity()).accuracy < 0.1
+    assert held.largest_class().accuracy == pytest.approx(np.mean(labels[200:] == np.bincount(labels[:200]).argmax()))
+
+
+def test_a_difference_is_clear_beyond_two_standard_errors():
+    right, half = np.ones(100, bool), np.arange(100) % 2 == 0
+    ahead = Answers(right).ahead_of(Answers(half))
+    assert ahead.mean == 0.5
+    assert ahead.error == pytest.approx(0.5 / 10, rel=0.01)
+    assert ahead.clear
+    assert not Answers(half).ahead_of(Answers(half)).clear
+
+
+# A whole comparison
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Two classes that lie on two rings in two of the six features."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 160)
+    angle = random.random(160) * 2 * np.pi
+    ring = (1 + 2 * labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    features = np.hstack([ring, random.normal(size=(160, 4))])
+    return Table("rings", features, tuple("abcdef"), labels, ("inner", "outer"), "kind")
+
+
+def go(table, folder, *, minutes=0.5, **options):
+    clock = Clock.start(minutes)
+    entrants = candidates(table.n_features, objectives=["infonce", "fisher", "spectral"], dims=[2, 3])
+    with Progress(clock, shown=False) as silent:
+        source = Source(table.source, table.label_name)
+        return comparison.run(table, source, entrants, clock, folder, progress=silent, workers=1, **options)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Rounds of a few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "LONGEST", (10, 20, 40))
+        patch.setattr(planning, "SHORTEST", 5)
+        yield
+
+
+@pytest.fixture(scope="module")
+def result(table, quick, tmp_path_factory):
+    return go(table, tmp_path_factory.mktemp("compared") / "rings")
+
+
+def test_all_of_the_grid_is_on_the_leaderboard(result):
+    assert len(result.leaderboard) == result.grid == (4 + 4 + 1) * 2 * len(STRENGTHS)
+    assert [s.rank for s in result.leaderboard] == list(range(1, result.grid + 1))
+    assert [r.number for r in result.rounds] == [1, 2, 3]
+    finalists = [s for s in result.leaderboard if s.round == 3]
+    assert len(finalists) == 8
+    assert all(s.seeds >= 3 and s.spreads["probe"] >= 0 for s in finalists)
+    assert result.winner.means["probe"] == max(s.means["probe"] for s in finalists)
+
+
+def test_the_folder(result):
+    with (result.folder / "leaderboard.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["objective"] for row in rows] == [s.candidate.objective for s in result.leaderboard]
+    assert float(rows[0]["probe"]) == pytest.approx(result.winner.means["probe"])
+    document = json.loads((result.folder / "leaderboard.json").read_text(), parse_constant=lambda name: 1 / 0)
+    assert document["winner"] == document["leaderboard"][0]
+    assert document["findings"] == result.findings
+    trials = [json.loads(line) for line in (result.folder / "trials.jsonl").read_text().splitlines()]
+    assert len(trials) == len(result.outcomes)
+    page = result.page.read_text()
+    assert 'src="http' not in page
+    assert 'href="http' not in page
+    assert "On rows kept aside" in page
+
+
+def test_the_winner_is_a_run_like_any_other(result, table):
+    run = result.best
+    best = result.winner.candidate
+    assert (run.recipe.objective, run.recipe.energy, run.recipe.dim) == (best.objective, best.energy, best.dim)
+    assert run.model.embed(table).shape == (160, best.dim)
+    assert run.log[-1]["step"] == run.recipe.steps
+    assert run.comparison is not None
+    assert examine(run).facts["loss"] == run.log[-1]["loss"]
+
+
+def test_nothing_that_chose_the_winner_saw_the_test_rows(result, table):
+    held = held_out(table.labels, 0)
+    assert result.final.rows == held.sum()
+    assert result.final.fitted_rows == (~held).sum()
+    expected = Standardiser.fit(table.features[~held])
+    np.testing.assert_array_equal(result.best.model.standardiser.mean, expected.mean)
+    changed = dataclasses.replace(table, features=np.where(held[:, None], 7.0, table.features))
+    np.testing.assert_array_equal(Standardiser.fit(changed.features[~held]).mean, expected.mean)
+
+
+def test_the_reported_number_is_that_of_the_model_that_was_written(result, table):
+    held = held_out(table.labels, 0)
+    model = result.best.model
+    x = model.inputs(table.features)
+    test = HeldOut(x[~held], table.labels[~held], x[held], table.labels[held]).test(model.encoder)
+    assert test.accuracy == pytest.approx(result.final.winner.accuracy)
+    assert result.final.winner.accuracy in result.final.seeds
+
+
+def test_a_winner_that_is_no_better_is_said_to_be(result):
+    right, wrong = Answers(np.ones(90, bool)), Answers(np.arange(90) % 3 > 0)
+    dim = result.winner.candidate.dim
+    others = {f"PCA to {dim}": right, "raw features": wrong, f"untrained encoder to {dim}": wrong}
+    bad = dataclasses.replace(result, final=Final(270, 90, (2 / 3,), wrong, others))
+    said = "\n".join(findings(bad))
+    assert f"WORSE than PCA to {dim}, by 0.333" in said
+    from probssl.report import compare_page
+
+    assert f"not better than PCA to {dim}" in compare_page.render(bad)
+    good = dataclasses.replace(result, final=Final(270, 90, (1.0,), right, dict.fromkeys(others, wrong)))
+    assert f"Better than PCA to {dim}, by 0.333" in "\n".join(findings(good))
+    assert "WORSE" not in "\n".join(findings(good))
+
+
+def test_without_a_label_the_order_is_by_augmentations_undone(table, quick, tmp_path):
+    bare = dataclasses.replace(table, labels=None, classes=(), label_name=None)
+    result = go(bare, tmp_path / "bare")
+    assert result.criterion.name == "recovered"
+    assert result.final is None
+    assert result.predictors == []
+    finalists = [s.means["recovered"] for s in result.leaderboard if s.round == 3]
+    assert finalists == sorted(finalists, reverse=True)
+    assert "probe" not in result.winner.means
+    assert any("Without a label" in line for line in result.findings)
+    assert "On rows kept aside" not in result.page.read_text()
+
+
+def test_one_call(table, quick, tmp_path):
+    result = probssl.compare(
+        table, minutes=0.5, objectives=["infonce"], energies=["cosine"], dims=[2], out=tmp_path / "one"
+    )
+    assert len(result.leaderboard) == 3
+    assert [r.number for r in result.rounds] == [3]
+    assert result.best.recipe.objective == "infonce"
+    assert result.page.is_file()
+
+
+def test_a_folder_in_use_is_refused(table, quick, result, tmp_path):
+    with pytest.raises(InputError, match="already holds a comparison"):
+        go(table, result.folder)
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="other files"):
+        go(table, tmp_path)
+    with pytest.raises(InputError, match="is a file"):
+        go(table, tmp_path / "mine.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"features": np.ones((160, 6))}, "one and the same value"),
+        ({"labels": np.zeros(160, dtype=int), "classes": ("inner",)}, "two classes"),
+        ({"labels": np.arange(160), "classes": tuple(map(str, range(160)))}, "two or more rows"),
+    ],
+)
+def test_data_that_cannot_be_compared_is_refused_before_anything_is_written(change, named, table, tmp_path):
+    with pytest.raises(InputError, match=named):
+        go(dataclasses.replace(table, **change), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
