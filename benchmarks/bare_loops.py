@@ -1,7 +1,7 @@
 """Bare hand-written PyTorch loops: what a careful person would write for one training, with nothing around it.
 
-Encoder d–2d–m, mask-and-noise augmentations, Adam with warm-up and cosine annealing, data in memory. The losses are those
-of Siamese-EBM; `loader` feeds the batches through a `torch.utils.data.DataLoader`.
+Encoder d–2d–m, mask-and-noise augmentations, Adam with warm-up and cosine annealing, data in memory. The losses are
+those of Siamese-EBM; `loader` feeds the batches through a `torch.utils.data.DataLoader`.
 """
 
 from __future__ import annotations

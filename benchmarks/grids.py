@@ -1,8 +1,8 @@
 """Many small trainings: model-iterations a second, stacked against bare loops, in one process and thread.
 
-For each loss, at d = 16 (pmlb:letter) and d = 64 (pmlb:optdigits), m = d/2, batch 256: (a) a bare hand-written loop, (b) the
-same with a DataLoader, (c) probssl alone, (d) probssl stacked for K = 16, 64 and 256, in turns, as CPU time. Also the
-arithmetic limit (matrix products of the same shapes and nothing else), memory, and where the time goes:
+For each loss, at d = 16 (pmlb:letter) and d = 64 (pmlb:optdigits), m = d/2, batch 256: (a) a bare hand-written loop,
+(b) the same with a DataLoader, (c) probssl alone, (d) probssl stacked for K = 16, 64 and 256, in turns, as CPU time.
+Also the arithmetic limit (matrix products of the same shapes and nothing else), memory, and where the time goes:
 
     python benchmarks/grids.py --out grids.json
 """
@@ -127,9 +127,7 @@ def main() -> None:
     columns = ["bare", "loader", "alone", *(f"stacked {count}" for count in STACKS)]
     for features in options.features:
         x = table(features)
-        print(
-            f"d = {features}, m = {features // 2}, batch {bare_loops.BATCH}: ms a model-iteration, and bare / stacked 64"
-        )
+        print(f"d = {features}, m = {features // 2}: ms a model-iteration, and bare / stacked 64")
         print(f"{'loss':<14}" + "".join(f"{name:>12}" for name in columns) + f"{'limit':>8}{'times':>8}")
         for loss in options.losses:
             times = measure(loss, x, options.seconds, options.rounds)

@@ -32,9 +32,9 @@ def library() -> ctypes.CDLL | None:
         return None
     try:
         loaded = ctypes.CDLL(str(_built(compiler)))
-        loaded.pair_sums.argtypes = [ctypes.c_int] * 6 + [ctypes.c_void_p] * 7
-        before, after = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p] * 11
-        loaded.mlp_steps.argtypes = [ctypes.c_int] * 3 + before + [ctypes.c_float, ctypes.c_int] + after
+        whole, number, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+        loaded.pair_sums.argtypes = [*[whole] * 6, *[pointer] * 7]
+        loaded.mlp_steps.argtypes = [*[whole] * 3, pointer, whole, whole, pointer, number, whole, *[pointer] * 11]
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
         logger.info("the compiled kernels are not used: %s", error)
         return None

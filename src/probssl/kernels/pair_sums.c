@@ -17,7 +17,7 @@
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
 
-enum { LOG_SUM_EXP, LOG_SUM_EXP_OTHERS, EXPONENTIAL, SOFTPLUS, SQUARE, HINGE };
+enum { LOG_SUM_EXP, LOG_SUM_EXP_OTHERS, EXPONENTIAL, SOFTPLUS, SQUARE, HINGE, CROSS_ENTROPY };
 
 static const float LOG2_E = 1.4426950408889634f;
 static const float LN_2 = 0.6931471805599453f;
@@ -70,10 +70,12 @@ static inline vec log1p_of(vec t) {
     return t * p;
 }
 
-/* One row of logits [m] becomes its derivatives; returns its part of the sum, and what to scale the derivatives by. */
-static double finish_row(int kind, vec *row, int vectors, const float *extra, float *scale, float *share) {
+/* One row of logits [m] becomes its derivatives; returns its part of the sum, and what to scale the derivatives by.
+ * `place` is the row's own column, the positive of the cross-entropy. */
+static double finish_row(int kind, vec *row, int vectors, int place, const float *extra, float *scale, float *share) {
     *scale = 1.0f;
-    if (kind == LOG_SUM_EXP || kind == LOG_SUM_EXP_OTHERS) { /* logits come in units of log 2 */
+    if (kind == LOG_SUM_EXP || kind == LOG_SUM_EXP_OTHERS || kind == CROSS_ENTROPY) { /* logits in units of log 2 */
+        const float own = kind == CROSS_ENTROPY ? ((float *)row)[place] : 0;
         vec tops = row[0];
         for (int v = 1; v < vectors; v++) tops = larger(row[v], tops);
         float top = largest(tops), more = 0;
@@ -84,7 +86,8 @@ static double finish_row(int kind, vec *row, int vectors, const float *extra, fl
         float sum = total(sums) + more;
         *scale = 1 / sum;
         if (extra) *share = more * *scale;
-        return ((double)top + log2f(sum)) * (double)LN_2;
+        if (kind == CROSS_ENTROPY) ((float *)row)[place] -= sum;
+        return ((double)top - own + log2f(sum)) * (double)LN_2;
     }
     vec sums = all(0);
     if (kind == EXPONENTIAL) {
@@ -122,7 +125,7 @@ static double finish_row(int kind, vec *row, int vectors, const float *extra, fl
 static double one_model(int kind, int train, int n, int m, int p, const float *left, const float *right,
                         const float *extra, float *of_left, float *of_right, float *of_extra, vec *space) {
     const int vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH)), parts = (p + WIDTH - 1) / WIDTH;
-    const int base_two = kind == LOG_SUM_EXP || kind == LOG_SUM_EXP_OTHERS || kind == EXPONENTIAL;
+    const int base_two = kind != SOFTPLUS && kind != SQUARE && kind != HINGE;
     vec *columns = space;                      /* right, transposed: [p][vectors] */
     vec *slopes = columns + (size_t)p * vectors; /* gradient of right, transposed: [p][vectors] */
     vec *rows = slopes + (size_t)p * vectors;  /* right, padded: [m][parts] */
@@ -160,8 +163,8 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
         for (int r = 0; r < here; r++) {
             float *row = (float *)(logits + (size_t)r * vectors), share = 0;
             for (int j = m; j < vectors * WIDTH; j++) row[j] = never;
-            if (kind != LOG_SUM_EXP && i + r < m) row[i + r] = never;
-            sum += finish_row(kind, logits + (size_t)r * vectors, vectors, extra ? extra + i + r : 0, scale + r, &share);
+            if (kind != LOG_SUM_EXP && kind != CROSS_ENTROPY && i + r < m) row[i + r] = never;
+            sum += finish_row(kind, logits + (size_t)r * vectors, vectors, i + r, extra ? extra + i + r : 0, scale + r, &share);
             if (train && extra) of_extra[i + r] = share;
         }
         if (!train) continue;

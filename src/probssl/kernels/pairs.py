@@ -7,7 +7,15 @@ from torch import Tensor
 
 from probssl.kernels.build import library
 
-KINDS = ("log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge")  # as in pair_sums.c
+KINDS = (
+    "log-sum-exp",
+    "log-sum-exp-others",
+    "exponential",
+    "softplus",
+    "square",
+    "hinge",
+    "cross-entropy",
+)  # as in pair_sums.c
 MOST_FACTORS, MOST_COLUMNS = 64, 2048
 """Beyond these, blocked matrix products are as fast."""
 

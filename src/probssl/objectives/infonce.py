@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
-from probssl.objectives.base import Objective, Pair, PairObjective
+from probssl.objectives.base import Objective, Pair, PairObjective, Summed
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
 
@@ -69,12 +69,13 @@ class InfoNCE(PairObjective):
         if self.candidates == "given":
             return self._given(encoder, views, first, second)
         pairs = PairLogits.of(self.energy, first, second)  # [n, n], rows x, columns x̃
-        others = self.candidates == "batch-negatives"
         directions = [pairs if dim else pairs.transposed() for dim in self._anchor_dims]
-        log_normaliser = _mean([rows.mean_log_sum_exp(without_diagonal=others) for rows in directions])
-        if others:
-            log_normaliser = log_normaliser - math.log(len(first) - 1)
-        return {"alignment": -pairs.diagonal().mean(), "log_normaliser": log_normaliser}
+        alignment = -pairs.diagonal().mean()
+        if self.candidates == "batch-negatives":
+            log_normaliser = _mean([rows.mean_log_sum_exp(without_diagonal=True) for rows in directions])
+            return {"alignment": alignment, "log_normaliser": log_normaliser - math.log(len(first) - 1)}
+        loss = _mean([rows.mean_cross_entropy() for rows in directions])
+        return Summed({"alignment": alignment, "log_normaliser": loss - alignment}, loss)
 
     @property
     def _anchor_dims(self) -> list[int]:

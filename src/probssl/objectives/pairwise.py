@@ -5,8 +5,8 @@ logits are inner products, S = L Rᵀ (cosine, Euclidean, dot, anisotropic: `Ene
 blocks that stay in the cache. Each block yields its part of the value and, in the same visit, of the gradients in L and
 R, which are all that is kept: memory grows with n + m, not with n · m. The same functions serve one batch, a stack of
 models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Small blocks in single precision go
-through a compiled kernel where there is a compiler (`probssl.kernels`). Other energies, and second derivatives, go through the
-plain matrix.
+through a compiled kernel where there is a compiler (`probssl.kernels`). Other energies, and second derivatives, go
+through the plain matrix.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from torch.nn import functional as F
 
 from probssl import kernels
 from probssl.energies import Energy
+from probssl.errors import InputError
 
 Shape = Literal["exponential", "softplus", "square", "hinge"]
-Kind = Literal["log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge"]
-BASE_TWO = ("log-sum-exp", "log-sum-exp-others", "exponential")
+Kind = Literal["cross-entropy", "log-sum-exp", "log-sum-exp-others", "exponential", "softplus", "square", "hinge"]
+NORMALISED = ("cross-entropy", "log-sum-exp", "log-sum-exp-others")
+BASE_TWO = (*NORMALISED, "exponential")
 
 LINEAR_BEYOND = 30.0
 """The exponential continues as its tangent above this exponent, so that sums of it stay finite and convex."""
 
 BLOCK = 2**20
 """Entries of a block of logits: 4 MB in single precision, which a core's share of the cache holds."""
+
+MOST_ENTRIES = 2**28
+"""A plain matrix larger than this is not made for second derivatives: 1 GB in single precision."""
 
 LOG2_E = 1 / math.log(2)
 
@@ -89,6 +94,10 @@ class PairLogits:
         products = (left * right).sum(-1)
         return products + self.offset if self.offset else products
 
+    def mean_cross_entropy(self) -> Tensor:
+        """mean_i [log Σ_j e^{S_ij} − S_ii]: minus the log-probability that row i gives to column i; S is square."""
+        return self._total("cross-entropy") / self._size[0]
+
     def mean_log_sum_exp(self, *, without_diagonal: bool = False, extra: Tensor | None = None) -> Tensor:
         """mean_i log Σ_j e^{S_ij}, over j ≠ i on request; `extra` [n] adds one more logit to each row."""
         kind: Kind = "log-sum-exp-others" if without_diagonal else "log-sum-exp"
@@ -119,7 +128,9 @@ class PairLogits:
 def plain_total(matrix: Tensor, kind: Kind, extra: Tensor | None = None) -> Tensor:
     """The sum from a matrix that is there: for energies without factors, and for second derivatives."""
     diagonal = torch.eye(matrix.shape[-2], matrix.shape[-1], dtype=torch.bool, device=matrix.device)
-    if kind in ("log-sum-exp", "log-sum-exp-others"):
+    if kind == "cross-entropy":
+        return -F.log_softmax(matrix, -1).diagonal(dim1=-2, dim2=-1).sum(-1)
+    if kind in NORMALISED:
         candidates = matrix if kind == "log-sum-exp" else matrix.masked_fill(diagonal, -torch.inf)
         return _log_sum_exp(candidates if extra is None else torch.cat([candidates, extra.unsqueeze(-1)], -1)).sum(-1)
     if kind == "exponential":
@@ -150,19 +161,25 @@ class FusedTotal(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         left, right, extra, ctx.kind, ctx.train = inputs
+        ctx.with_extra = extra is not None
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(left, right, extra, *output[1:])
+        twice = left.shape[-2] * right.shape[-2] <= MOST_ENTRIES  # or second derivatives are out of reach anyway
+        ctx.save_for_backward(*((left, right, extra) if twice else (None, None, None)), *output[1:])
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor, *unused: Any) -> tuple[Tensor | None, ...]:
         left, right, extra, of_left, of_right, of_extra = ctx.saved_tensors
         if torch.is_grad_enabled() or not ctx.train:  # it is to be differentiated again
+            if left is None:
+                raise InputError(
+                    f"second derivatives need the matrix of all pairs, which has over {MOST_ENTRIES:,} entries"
+                )
             inputs = [tensor for tensor in (left, right, extra) if tensor is not None]
             with torch.enable_grad():
                 total = plain_total(left @ right.mT, ctx.kind, extra)
                 slopes = torch.autograd.grad(total, inputs, slope, create_graph=True)
             return *slopes, *[None] * (5 - len(slopes))
-        with_extra = None if extra is None else of_extra * slope[..., None]
+        with_extra = of_extra * slope[..., None] if ctx.with_extra else None
         return of_left * slope[..., None, None], of_right * slope[..., None, None], with_extra, None, None
 
     @staticmethod
@@ -200,10 +217,15 @@ def blocked_sums(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, 
             part = left[some, here]
             logits = space[: part.shape[0] * part.shape[1] * m].view(*part.shape[:2], m)
             torch.bmm(part * LOG2_E if kind in BASE_TWO else part, right[some].mT, out=logits)
-            if kind != "log-sum-exp":
-                logits.diagonal(offset=row, dim1=1, dim2=2).fill_(NEVER[kind])
-            if kind in ("log-sum-exp", "log-sum-exp-others"):
+            diagonal = logits.diagonal(offset=row, dim1=1, dim2=2)
+            if kind in NEVER:
+                diagonal.fill_(NEVER[kind])
+            if kind in NORMALISED:
+                own = diagonal.double().sum(1) / LOG2_E if kind == "cross-entropy" else 0.0
                 values, scale, share = _normalise(logits, None if extra is None else extra[some, here])
+                values = values - own
+                if kind == "cross-entropy":
+                    diagonal.sub_(scale.squeeze(-1).reciprocal())  # one, before it is scaled
                 if train and share is not None:
                     of_extra[some, here] = share
             else:

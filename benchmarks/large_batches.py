@@ -1,0 +1,142 @@
+"""InfoNCE over batches of thousands: fused against the plain n × n matrix, forward and backward, one thread.
+
+d = 128, cosine, Euclidean and anisotropic energies; SimCLR's two views against the matrix of 2n × 2n that libraries
+build. Memory is what the process grew by at its peak, each case in a process of its own. The limit is three matrix
+products of the same size and nothing else:
+
+    python benchmarks/large_batches.py --out large_batches.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from probssl.energies import Anisotropic, Cosine, Energy, Euclidean
+from probssl.objectives.pairwise import PairLogits
+
+DIMENSIONS, TEMPERATURE = 128, 0.1
+
+
+def fused(energy: Energy) -> Callable[[Tensor, Tensor], Tensor]:
+    """Every b picks its a, as `InfoNCE` does."""
+
+    def loss(a: Tensor, b: Tensor) -> Tensor:
+        pairs = PairLogits.of(energy, a, b)
+        return pairs.transposed().mean_cross_entropy()
+
+    return loss
+
+
+def plain_cosine(a: Tensor, b: Tensor) -> Tensor:
+    """The same with the matrix."""
+    return F.cross_entropy(F.normalize(b) @ F.normalize(a).T / TEMPERATURE, torch.arange(len(a)))
+
+
+def plain_euclidean(a: Tensor, b: Tensor) -> Tensor:
+    """The same with the matrix."""
+    squares = b.square().sum(1, keepdim=True) + a.square().sum(1)
+    return F.cross_entropy(b @ a.T - 0.5 * squares, torch.arange(len(a)))
+
+
+def plain_anisotropic(a: Tensor, b: Tensor) -> Tensor:
+    """The same with the matrix, Λ = 1."""
+    weights = torch.ones(DIMENSIONS, requires_grad=True)
+    squares = (b * weights * b).sum(1, keepdim=True) + (a * weights * a).sum(1)
+    return F.cross_entropy(b * weights @ a.T - 0.5 * squares, torch.arange(len(a)))
+
+
+def two_view_fused(a: Tensor, b: Tensor) -> Tensor:
+    """NT-Xent, as `SimCLR` does."""
+    both, energy = torch.cat([a, b]), Cosine(TEMPERATURE)
+    return PairLogits.of(energy, both, both).mean_log_sum_exp(without_diagonal=True) + energy.paired(a, b).mean()
+
+
+def two_view_plain(a: Tensor, b: Tensor) -> Tensor:
+    """NT-Xent as it is usually written: all 2n × 2n cosines, less the diagonal."""
+    z, n = F.normalize(torch.cat([a, b])), len(a)
+    logits = (z @ z.T / TEMPERATURE)[~torch.eye(2 * n, dtype=torch.bool)].view(2 * n, -1)
+    first = torch.arange(n)
+    return F.cross_entropy(logits, torch.cat([first + n - 1, first]))
+
+
+def products(a: Tensor, b: Tensor) -> Tensor:
+    """Three products of size n × n × d, in strips, and nothing else."""
+    with torch.no_grad():
+        for rows in a.split(256):
+            block = rows @ b.T
+            torch.mm(block, b)
+            torch.mm(block.T, rows)
+    return (a * b).sum()
+
+
+CASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine plain": plain_cosine,
+    "cosine fused": fused(Cosine(TEMPERATURE)),
+    "euclidean plain": plain_euclidean,
+    "euclidean fused": fused(Euclidean()),
+    "anisotropic plain": plain_anisotropic,
+    "anisotropic fused": fused(Anisotropic(DIMENSIONS)),
+    "two views plain": two_view_plain,
+    "two views fused": two_view_fused,
+    "three products": products,
+}
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(case: str, n: int, rounds: int) -> dict[str, float]:
+    """Seconds of CPU time, best of some rounds, and how much memory the process grew by."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(n, DIMENSIONS, generator=generator).div_(5).requires_grad_() for _ in range(2))
+    warm = [torch.randn(64, DIMENSIONS, requires_grad=True) for _ in range(2)]
+    CASES[case](*warm).backward()
+    before, best = peak(), float("inf")
+    for _ in range(rounds):
+        a.grad = b.grad = None
+        started = time.process_time()
+        CASES[case](a, b).backward()
+        best = min(best, time.process_time() - started)
+    return {"seconds": best, "megabytes": peak() - before}
+
+
+def main() -> None:
+    """All cases, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--case")
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[4096, 16384, 65536])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(measure(options.case, options.n, 3 if options.n < 10_000 else 1)))
+        return
+    results = {}
+    print(f"{'case':<20}{'n':>8}{'seconds':>10}{'MB':>8}")
+    for n in options.sizes:
+        for case in CASES:
+            if (n > 5000 and case.startswith("two views")) or (n > 20_000 and "plain" in case):
+                continue
+            command = [sys.executable, __file__, "--case", case, "--n", str(n)]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            results[f"{case} {n}"] = found
+            print(f"{case:<20}{n:>8}{found['seconds']:>10.3f}{found['megabytes']:>8.0f}", flush=True)
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
