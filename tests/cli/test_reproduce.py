@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -56,9 +57,9 @@ def test_list_says_what_is_of_older_code_and_what_is_broken(scratch, cheap, monk
 
 
 def test_a_study(monkeypatch, scratch):
-    monkeypatch.setitem(circles.SCALE, "smoke", (2, 3))
+    monkeypatch.setitem(circles.SCALE, "smoke", (1, 3))
     found = document(*SMOKE)
-    monkeypatch.setitem(circles.SCALE, "smoke", (1, 2))
+    shutil.copytree("reproduced/siamese/circles", "again")
     shown = succeed(*SMOKE, "--out", "again", "--quiet")
     assert {"experiment", "budget", "seconds", "trials", "failures", "rows"} <= set(found)
     assert found["page"] == "reproduced/siamese/circles/index.html"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from probssl.errors import InputError, MissingExtra
+from probssl.studies.leases import serve
 
 LOCAL = ("loky", "threading")
 CLUSTERS = ("dask", "ray")
@@ -46,7 +48,9 @@ def started(backend: str, jobs: int | None, address: str | None) -> Iterator[int
             count = stack.enter_context(_ray(jobs, address))
         else:
             count = jobs or joblib.cpu_count()
-        options: dict[str, Any] = {"inner_max_num_threads": 1} if backend == "loky" else {}
+        options: dict[str, Any] = {}
+        if backend == "loky":
+            options = {"inner_max_num_threads": 1, "initializer": serve, "initargs": (os.getpid(),)}
         stack.enter_context(joblib.parallel_config(backend=backend, n_jobs=count, **options))
         yield count
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Iterable
@@ -49,9 +49,12 @@ class Lease:
                 self.store.renew(self.owner, LEASE)
 
 
-@functools.cache
-def end_with(parent: int) -> None:
-    """End this process when its parent has ended: a study that was killed must not go on in the dark."""
+def serve(parent: int) -> None:
+    """Make this process a worker of another: it ends when that has ended, and Ctrl-C, which goes to all, is not for it.
+
+    A study that was killed must not go on in the dark, and one that is stopped ends its workers by itself.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from probssl.errors import InputError
 from probssl.studies.base import Config, Result, Study
 from probssl.studies.keys import key_of, plain
-from probssl.studies.leases import Lease, end_with
+from probssl.studies.leases import Lease
 from probssl.studies.store import Store
 from probssl.studies.versions import environment
 
@@ -45,18 +44,14 @@ class Outcome:
 def work(study: Study, code: str, path: str, batch: list[Config], parent: int) -> list[Outcome] | None:
     """Run what of a batch is free, and commit each trial to the store; nothing is left to return."""
     part = Grid(study, code, {key_of(study.name, config, code): config for config in batch})
-    child = os.getpid() != parent
-    if child:
-        end_with(parent)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent hears it and ends its workers
     try:
         with Store(path) as store, Lease(store) as lease:
             for outcome in _outcomes(study, [part.configs[key] for key in lease.take(part.configs)]):
                 keep(store, part, outcome)
     except KeyboardInterrupt:
-        if not child:
+        if os.getpid() == parent:
             raise
-        return None
+        return None  # an exception of this kind would end the worker and not reach the parent
     return []
 
 
