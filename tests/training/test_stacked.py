@@ -127,11 +127,11 @@ def first_gradients(trials: list[Trial], index: Tensor, draws: Tensor) -> tuple[
 
 
 @needs_kernels
-@pytest.mark.parametrize("hidden", [(12,), (), (9, 17)], ids=str)
+@pytest.mark.parametrize(("hidden", "dim", "keep"), [((12,), 5, 0.7), ((), 2, 1.0), ((9, 17), 37, 0.1)], ids=str)
 @pytest.mark.parametrize("recipe", COMPILED, ids=lambda r: f"{r.objective}-{r.energy}")
-def test_compiled_steps_are_those_of_torch(recipe: Recipe, hidden: tuple[int, ...]) -> None:
+def test_compiled_steps_are_those_of_torch(recipe: Recipe, hidden: tuple[int, ...], dim: int, keep: float) -> None:
     """Losses, terms and every gradient of the first step, against double precision."""
-    sized = dataclasses.replace(recipe, hidden=hidden, dim=5, temperature=0.3, preservation=0.7, noise=0.4)
+    sized = dataclasses.replace(recipe, hidden=hidden, dim=dim, temperature=0.3, preservation=keep, noise=0.4)
     recipes = [dataclasses.replace(sized, seed=seed) for seed in range(3)]
     single, double = ([trial(r, dtype) for r in recipes] for dtype in (torch.float32, torch.float64))
     assert all(can_compile(t) for t in single)

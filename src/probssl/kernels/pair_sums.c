@@ -1,7 +1,7 @@
 /* Sums over all pairs of two small sets of vectors, with their gradients: what probssl.objectives.pairwise
  * computes with matrix products, for blocks so small that everything stays in the first-level cache.
  *
- * S_ij = <left_i, right_j>. Rows are worked through four at a time: their logits are made, turned into derivatives in
+ * S_ij = <left_i, right_j>. Rows are worked through eight at a time: their logits are made, turned into derivatives in
  * place, and multiplied into both gradients while they are at hand. Built on demand for the machine it runs on
  * (kernels/build.py); without a compiler nothing is lost but time.
  */
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define WIDTH 16 /* floats a vector; compilers split it where the machine has narrower ones */
-#define TILE 4   /* rows at a time */
+#define TILE 8   /* rows at a time */
 #define MOST 12  /* vectors that a row of `right` may fill: p <= 192 */
 
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
