@@ -151,22 +151,25 @@ def test_a_model_that_keeps_everything_undoes_more_than_one_that_keeps_half(rows
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("seconds", [2.0, 20.0, 200.0, 2000.0])
 @pytest.mark.parametrize("rate", [50.0, 5000.0])
-def test_a_round_fits_into_its_time(number, seconds, rate):
-    pace = Pace(rate, 0.05)
-    planned = plan(number, 400 if number == 1 else 8, seconds, pace, 2, least=0)
+@pytest.mark.parametrize("least", [0, 120])
+def test_a_round_fits_into_its_time(number, seconds, rate, least):
+    pace, count = Pace(rate, 0.05, 0.01), 400 if number == 1 else 8
+    planned = plan(number, count, seconds, pace, 2, least=least)
     if planned is None:
-        assert pace.seconds(1, planning.SHORTEST, 2) > planning.SAFETY * seconds
+        assert pace.seconds(1, max(least, planning.SHORTEST), 2) > planning.SAFETY * seconds
         return
-    assert pace.seconds(planned.models, planned.steps, 2) <= seconds
-    assert planning.SHORTEST <= planned.steps <= planning.LONGEST[number - 1]
-    more = plan(number, 400 if number == 1 else 8, 2 * seconds, pace, 2, least=0)
-    assert more.models * more.steps >= planned.models * planned.steps
-    assert number == 1 or planned.seeds <= planning.MOST_SEEDS
+    assert planned.seconds(pace, 2) <= seconds
+    assert max(least, planning.SHORTEST) <= planned.lengths[-1] <= planning.LONGEST[number - 1]
+    assert planned.lengths[:-1] in ((), (least,))
+    assert planned.seeds <= planning.MOST_SEEDS[number - 1]
+    more = plan(number, count, 2 * seconds, pace, 2, least=least)
+    assert more.models * more.lengths[-1] >= planned.models * planned.lengths[-1] / len(planned.lengths)
 
 
 def test_a_round_trains_no_shorter_than_the_one_before():
-    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).steps >= 240
+    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).lengths[-1] >= 240
     assert plan(3, 8, 0.1, Pace(100.0, 0.1), 2, least=240) is None
+    assert plan(3, 8, 600.0, Pace(1000.0, 0.1), 2, least=240).lengths == (240, 2000)
 
 
 def test_survivors():
@@ -188,8 +191,8 @@ def test_the_clock():
 # The order
 
 
-def outcome(objective, value, *, round=1, seed=0, dim=4, strength="medium", **scores):
-    job = Job(Candidate(objective, "cosine", dim, strength), 10, seed, round)
+def outcome(objective, value, *, round=1, seed=0, dim=4, strength="medium", steps=10, **scores):
+    job = Job(Candidate(objective, "cosine", dim, strength), steps, seed, round)
     return Outcome(job, {} if value is None else {"probe": value, **scores}, failure=None if value else "not finite")
 
 
@@ -212,6 +215,16 @@ def test_who_came_furthest_is_first_and_failures_are_last():
     assert board[0].spreads == {}
     assert board[3].failure == "not finite"
     assert board[3].as_dict()["probe"] is None
+
+
+def test_longer_is_not_always_better():
+    long, short = ([outcome("nce", v, round=3, seed=k, steps=n) for k, v in enumerate(vs)] for n, vs in LENGTHS)
+    (row,) = standings([*long, *short], "probe")
+    assert (row.steps, row.seeds) == (300, 2)
+    assert row.means["probe"] == pytest.approx(0.85)
+
+
+LENGTHS = ((2000, (0.7, 0.9)), (300, (0.8, 0.9)))
 
 
 def test_clid_is_relative_to_a_round():

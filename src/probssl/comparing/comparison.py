@@ -166,7 +166,8 @@ def _conclude(
 def _with_weights(board: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The trainings of the first configuration on the leaderboard whose weights were kept, one for each seed."""
     for standing in board:
-        mine = [o for o in outcomes if o.job.candidate == standing.candidate and o.job.round == standing.round]
+        key = standing.candidate, standing.round, standing.steps
+        mine = [o for o in outcomes if (o.job.candidate, o.job.round, o.job.steps) == key]
         if kept := [outcome for outcome in mine if outcome.weights is not None]:
             return kept
     return []

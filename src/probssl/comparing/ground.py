@@ -23,7 +23,7 @@ class Ground:
     development: Table
     x: Tensor  # [n, d], the development rows as encoders take them
     measurer: Measurer  # of the early rounds
-    final_measurer: Measurer  # of the last round, on more rows where there are more
+    final_measurer: Measurer  # of the last round, probing on more rows where there are more
     seed: int
 
     @classmethod
@@ -34,7 +34,7 @@ class Ground:
         x = _inputs(development, development)
         measurer = Measurer.on(x, development.labels, ROWS["screening"], seed)
         measurer.measure(nn.Identity())
-        more = len(x) > len(measurer.x)
+        more = development.labels is not None and len(x) > len(measurer.x)
         final_measurer = Measurer.on(x, development.labels, ROWS["final"], seed) if more else measurer
         return cls(table, split, development, x, measurer, final_measurer, seed)
 
@@ -61,9 +61,8 @@ class Ground:
             if self.table.labels is not None
             else f"all {len(self.table):,} rows train encoders and choose among them"
         )
-        finalists = (
-            f"; finalists: {len(self.final_measurer.x):,} rows" if self.final_measurer is not self.measurer else ""
-        )
+        more = self.final_measurer is not self.measurer
+        finalists = f"; finalists are probed on {len(self.final_measurer.x):,} rows" if more else ""
         return f"{chosen}. Measured on {self.measurer.protocol}{finalists}"
 
 

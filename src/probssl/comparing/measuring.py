@@ -23,7 +23,10 @@ from probssl.metrics.clid import cluster_learnability, intrinsic_dimension
 from probssl.pairings import MaskAndNoise, Pairing
 
 ROWS = {"screening": 1500, "final": 6000}
-"""Most rows that a model is measured on, in the early rounds and in the last one."""
+"""Most rows that a model is probed on, in the early rounds and in the last one."""
+
+LABEL_FREE_ROWS = 1000
+"""Most of these rows that the label-free scores are computed on."""
 
 SPLITS = (3, 10)
 """Splits of the probe: more of them where rows are few, and each split says less."""
@@ -66,7 +69,7 @@ MEASURED = ("probe", "recovered", "rankme", *CLID_PARTS, "alignment", "uniformit
 
 @dataclass(frozen=True, eq=False)
 class Measurer:
-    """Rows to measure on [n, d], an augmentation of each, their labels if there are any, and the exam."""
+    """Rows to measure on [n, d], augmentations of the first of them, their labels if there are any, and the exam."""
 
     x: Tensor
     partner: Tensor
@@ -82,7 +85,7 @@ class Measurer:
         pairings = strengths()
         return cls(
             x[chosen],
-            pairings["medium"].sample(x[chosen], chance),
+            pairings["medium"].sample(x[chosen[:LABEL_FREE_ROWS]], chance),
             None if labels is None else labels[chosen.numpy()],
             Exam.set(x, pairings, seed=seed + 1),
             seed % 2**32,
@@ -101,12 +104,13 @@ class Measurer:
 
     def measure_code(self, z: np.ndarray, partner: np.ndarray) -> dict[str, float]:
         """The scores of representations of the rows and of their augmentations, but for the exam."""
+        some = z[: len(partner)]
         found = {
-            "rankme": _defined(lambda: rankme(z)),
-            "intrinsic_dimension": _defined(lambda: intrinsic_dimension(z, seed=self.seed)),
-            "cluster_learnability": _defined(lambda: cluster_learnability(z, max_rows=1500, seed=self.seed)),
-            "alignment": _defined(lambda: alignment(z, partner)),
-            "uniformity": _defined(lambda: uniformity(z, max_rows=1000, seed=self.seed)),
+            "rankme": _defined(lambda: rankme(some)),
+            "intrinsic_dimension": _defined(lambda: intrinsic_dimension(some, seed=self.seed)),
+            "cluster_learnability": _defined(lambda: cluster_learnability(some, seed=self.seed)),
+            "alignment": _defined(lambda: alignment(some, partner)),
+            "uniformity": _defined(lambda: uniformity(some, seed=self.seed)),
         }
         if self.labels is not None:
             labels = self.labels
@@ -131,7 +135,8 @@ class Measurer:
     def protocol(self) -> str:
         """How the scores are computed, in a sentence."""
         probe = f"; probe: logistic regression, {self.splits} stratified splits 80/20, standardised"
-        return f"{len(self.x):,} rows{probe if self.labels is not None else ''}; {self.exam.protocol}"
+        rows = "" if self.labels is None else f"{len(self.x):,} rows{probe}; "
+        return f"{rows}label-free scores: {len(self.partner):,} rows; {self.exam.protocol}"
 
 
 def strengths() -> dict[str, Pairing]:

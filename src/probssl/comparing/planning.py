@@ -18,12 +18,17 @@ SAFETY = 0.85
 
 FINALISTS = 8
 SEEDS = 3
-MOST_SEEDS = 5
+MOST_SEEDS = (1, 3, 10)
+"""Seeds in each round, where there is time after all steps."""
+
 LONGEST = (300, 1000, 2000)
 """Most steps in each round; the last is the default of a recipe."""
 
 SHORTEST = 50
 """Least steps that a configuration is judged by; with less time for each, fewer configurations are tried."""
+
+LONGER = 1.5
+"""How many times as long the longer training of the last round must be to be worth a second one."""
 
 SHARES = (0.45, 0.45, 1.0)
 """Share of the time that is left that each round may take."""
@@ -80,19 +85,23 @@ class Pace:
 
     rate: float  # model-steps a second
     measuring: float  # seconds to measure a model
+    setting_up: float = 0.0  # seconds to build a model and to look at it, however few steps it trains
 
     def seconds(self, models: int, steps: int, processes: int) -> float:
         """How long models take to train and measure."""
-        return models * (steps / self.rate + self.measuring) / processes
+        return models * (self.setting_up + steps / self.rate + self.measuring) / processes
 
 
 @dataclass(frozen=True)
 class Round:
-    """How many configurations train, for how many steps, from how many seeds."""
+    """How many configurations train, for how many steps, from how many seeds.
+
+    In the last round each trains for two lengths, that of the round before and a longer one, which is not always better.
+    """
 
     number: int  # 1, 2, 3
     configurations: int
-    steps: int
+    lengths: tuple[int, ...]  # steps
     seeds: int = 1
 
     @property
@@ -103,7 +112,19 @@ class Round:
     @property
     def models(self) -> int:
         """Trainings in all."""
-        return self.configurations * self.seeds
+        return self.configurations * self.seeds * len(self.lengths)
+
+    def seconds(self, pace: Pace, processes: int) -> float:
+        """How long it takes."""
+        each = self.configurations * self.seeds
+        return sum(pace.seconds(each, steps, processes) for steps in self.lengths)
+
+    @property
+    def described(self) -> str:
+        """The round in words."""
+        steps = " and ".join(f"{length:,}" for length in self.lengths)
+        seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
+        return f"{self.configurations:,} configurations, {steps} steps{seeds}"
 
 
 def plan(number: int, configurations: int, seconds: float, pace: Pace, processes: int, *, least: int) -> Round | None:
@@ -115,26 +136,29 @@ def plan(number: int, configurations: int, seconds: float, pace: Pace, processes
     time_for = SAFETY * seconds
     longest = LONGEST[number - 1]
     shortest = min(max(least, SHORTEST), longest)
+    again = (least,) if number == len(LONGEST) and least else ()
     fewest = 1 if number == 1 else min(configurations, 3)
 
-    def fits(r: Round) -> bool:
-        return pace.seconds(r.models, r.steps, processes) <= time_for
+    def planned(configurations: int, steps: int, seeds: int) -> Round:
+        return Round(number, configurations, (*(s for s in again if LONGER * s <= steps), steps), seeds)
 
-    ways = [Round(number, configurations, shortest, seeds) for seeds in range(SEEDS if number == 3 else 1, 0, -1)]
-    for way in ways:
-        affordable = int(time_for / pace.seconds(way.seeds, shortest, processes))
-        chosen = replace(way, configurations=min(configurations, affordable))
-        if chosen.configurations >= fewest:
+    affordable = seeds = 0
+    for seeds in range(SEEDS if number == len(LONGEST) else 1, 0, -1):
+        affordable = int(time_for / planned(1, shortest, seeds).seconds(pace, processes))
+        if affordable >= fewest:
             break
-    if chosen.configurations < 1:
+    if affordable < 1:
         return None
-    spare = time_for * processes / chosen.models - pace.measuring
-    chosen = replace(chosen, steps=int(min(max(spare * pace.rate, shortest), longest)))
-    while number > 1 and chosen.steps == longest and chosen.seeds < MOST_SEEDS:
-        more = replace(chosen, seeds=chosen.seeds + 1)
-        if not fits(more):
+    count = min(configurations, affordable)
+    fixed = planned(count, longest, seeds).seconds(replace(pace, rate=math.inf), processes)
+    spare = (time_for - fixed) * processes * pace.rate / (count * seeds)
+    steps = int(min(max(spare - sum(again), shortest), longest))
+    chosen = planned(count, steps, seeds)
+    while steps == longest and seeds < MOST_SEEDS[number - 1]:
+        seeds += 1
+        if planned(count, steps, seeds).seconds(pace, processes) > time_for:
             break
-        chosen = more
+        chosen = planned(count, steps, seeds)
     return chosen
 
 

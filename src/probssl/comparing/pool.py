@@ -91,16 +91,23 @@ class Pool:
             self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
     def run(
-        self, batches: Sequence[list[Job]], options: Callable[[list[Job]], dict[str, Any]], tick: Callable[[], None]
+        self,
+        batches: Sequence[list[Job]],
+        options: Callable[[list[Job]], dict[str, Any]],
+        tick: Callable[[], None],
+        begin_until: float,
     ) -> Iterator[Batch]:
-        """The batches in the order in which they end. `options` is asked when one begins, and none begins after a stop.
+        """The batches in the order in which they end; none begins after `begin_until` or a stop.
 
-        `tick` is called about ten times a second. What has not ended at `abandon_at` is given up.
+        `options` is asked when a batch begins, `tick` called about ten times a second. What has not ended at
+        `abandon_at` is given up.
         """
         waiting = list(batches)
         running: set[Future[Batch]] = set()
         while waiting or running:
-            while waiting and len(running) < self.processes and not (self.stop.given or self.broken):
+            if self.stop.given or self.broken or time.monotonic() > begin_until:
+                waiting.clear()
+            while waiting and len(running) < self.processes:
                 jobs = waiting.pop(0)
                 running.add(self.submit(jobs, options(jobs)))
             if not running:
@@ -109,7 +116,7 @@ class Pool:
             tick()
             if time.monotonic() > self.abandon_at:
                 self.broken = self.broken or bool(running)
-                waiting, running = [], set()
+                return
             for future in done:
                 try:
                     yield future.result()

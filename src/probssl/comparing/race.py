@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,13 +16,22 @@ from probssl.comparing.planning import FINALISTS, LONGEST, SAFETY, SHARES, SHORT
 from probssl.comparing.pool import Pool
 from probssl.comparing.work import Batch, Job, Outcome
 
-BATCHES = 5
-"""Batches that each process works through in a round: enough that none waits long for another."""
+BATCHES = (4, 2, 4)
+"""Batches that each process works through in a round: the more, the less one waits for another; the fewer, the better
+models stack."""
+
+OVERTIME = 0.4
+"""Share of the time of later rounds that a batch which has begun may use up."""
+
+MIXED = 0.7
+"""Speed after the first round, as a share of it: fewer models stack less well."""
 
 LEAST_BATCH = 4
 """Fewer models than that gain little from being trained together."""
 
-PILOT_STEPS = 20
+PILOT_MODELS, PILOT_STEPS = 24, (4, 44)
+"""Two lengths of training tell what a model costs from what a step costs."""
+
 PILOT_SHARE = 0.1
 """Most of the time budget that measuring the speed may take."""
 
@@ -58,16 +67,27 @@ class Race:
         ]
 
     def measure_speed(self, warming: list[Future[Batch]]) -> None:
-        """Train a sample of the grid for a few steps in every process at once, when all are warm."""
+        """Train a sample of the grid for a few steps and for some more, in every process at once, when all are warm."""
         while wait(warming, timeout=0.1).not_done and not self._over and time.monotonic() < self.pool.abandon_at:
             self.tick()
-        count = min(len(self.candidates), 24)
         until = min(time.monotonic() + PILOT_SHARE * self.clock.budget, self.clock.training_ends)
-        batches = [self._pilot_jobs(number, count, PILOT_STEPS) for number in range(self.pool.processes)]
-        self._update_pace(self._consume(batches, until, final=False))
-        batches = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
-        measured = [batch.measuring for batch in self._consume(batches, until, final=True) if batch.outcomes]
-        self.final_measuring = max(measured, default=4 * GUESS)
+        few, more = (
+            self._consume(
+                [self._pilot_jobs(n, PILOT_MODELS, steps) for n in range(self.pool.processes)], until, final=False
+            )
+            for steps in PILOT_STEPS
+        )
+        apart = sum(b.training for b in more) - sum(b.training for b in few)
+        steps = sum(b.steps for b in more) - sum(b.steps for b in few)
+        models = sum(b.models for b in few)
+        if few and steps > 0 and apart > 0:
+            rate = steps / apart
+            setting_up = sum(b.training - b.steps / rate for b in few) / models
+            self.pace = replace(self.pace, rate=rate, setting_up=max(0.0, setting_up))
+        self._update_pace([*few, *more])
+        finals = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
+        measured = [batch.measuring for batch in self._consume(finals, until, final=True) if batch.outcomes]
+        self.final_measuring = max(measured, default=4 * self.pace.measuring)
 
     def run(self) -> None:
         """All rounds for which there is time."""
@@ -77,10 +97,8 @@ class Race:
         for number in range(first, len(LONGEST) + 1):
             until = time.monotonic() + (self.clock.training_ends - time.monotonic()) * SHARES[number - 1]
             planned = self._plan(number, len(entrants), until, least)
-            if planned is None and not self.outcomes:
-                planned = Round(
-                    number, min(len(entrants), self.pool.processes), SHORTEST
-                )  # it may be quicker than feared
+            if planned is None and not self.outcomes:  # it may be quicker than feared
+                planned = Round(number, min(len(entrants), self.pool.processes), (SHORTEST,))
             if planned is None or self._over:
                 return
             self.rounds.append(planned)
@@ -92,20 +110,19 @@ class Race:
                     break
                 self.rounds[-1] = planned
                 self._train(planned, more, until)
-            least = planned.steps
+            least = planned.lengths[-1]
             ranked = best_first(self.outcomes[before:], self.criterion)
             entrants = ranked[: survivors(number, len(ranked))]
             if not entrants:
                 return
 
     def _plan(self, number: int, configurations: int, until: float, least: int) -> Round | None:
-        pace = self._pace(final=number == len(LONGEST))
         seconds = until - time.monotonic()
-        return plan(number, configurations, seconds, pace, self.pool.processes, least=least)
+        return plan(number, configurations, seconds, self._foreseen(number), self.pool.processes, least=least)
 
     def _extended(self, planned: Round, entrants: Sequence[Candidate], until: float) -> tuple[Round, list[Candidate]]:
         """The first round with the further configurations that fit, now that the speed is better known."""
-        each = self.pace.seconds(1, planned.steps, self.pool.processes)
+        each = replace(planned, configurations=1).seconds(self.pace, self.pool.processes)
         room = int(SAFETY * (until - time.monotonic()) / each)
         more = list(entrants[planned.configurations : planned.configurations + max(room, 0)])
         return replace(planned, configurations=planned.configurations + len(more)), more
@@ -129,39 +146,44 @@ class Race:
             return self.clock.left
         now = self.rounds[-1]
         pace = self._pace(now.final)
-        expected = pace.seconds(max(self.jobs - self.done, 0), now.steps, self.pool.processes)
-        entrants, least = now.configurations, now.steps
+        expected = now.seconds(pace, self.pool.processes) * max(self.jobs - self.done, 0) / max(self.jobs, 1)
+        entrants, least = now.configurations, now.lengths[-1]
         for number in range(now.number + 1, len(LONGEST) + 1):
             entrants = survivors(number - 1, entrants)
             seconds = (self.clock.training_ends - time.monotonic() - expected) * SHARES[number - 1]
-            pace = self._pace(number == len(LONGEST))
+            pace = self._foreseen(number)
             planned = plan(number, entrants, seconds, pace, self.pool.processes, least=least)
             if planned is None:
                 break
-            expected += pace.seconds(planned.models, planned.steps, self.pool.processes)
-            entrants, least = planned.configurations, planned.steps
+            expected += planned.seconds(pace, self.pool.processes)
+            entrants, least = planned.configurations, planned.lengths[-1]
         return expected + min(end, 10.0)
 
     def _train(self, planned: Round, entrants: Sequence[Candidate], until: float) -> None:
         place = {candidate: number for number, candidate in enumerate(entrants)}
         jobs = [
-            Job(candidate, planned.steps, self.seed + number, planned.number)
+            Job(candidate, steps, self.seed + number, planned.number)
+            for steps in reversed(planned.lengths)
             for candidate in sorted(place, key=lambda c: (c.dim, c.objective, c.energy))  # what is alike stacks best
             for number in range(planned.seeds)
         ]
-        size = max(LEAST_BATCH, -(-len(jobs) // (BATCHES * self.pool.processes)))
+        count = BATCHES[planned.number - 1] * self.pool.processes
+        size = max(LEAST_BATCH, -(-len(jobs) // count))
         batches = [jobs[start : start + size] for start in range(0, len(jobs), size)]
         batches.sort(key=lambda batch: min(place[job.candidate] for job in batch))  # should there be a stop
         self.jobs, self.done = len(jobs), 0
         self._update_pace(self._consume(batches, until, final=planned.final, counted=True))
 
     def _consume(self, batches: list[list[Job]], until: float, *, final: bool, counted: bool = False) -> list[Batch]:
+        """Train batches; none begins after `until`, and one that has begun may take some time of later rounds."""
+        end = until + OVERTIME * max(0.0, self.clock.training_ends - until)
+
         def options(jobs: list[Job]) -> dict[str, Any]:
             measuring = len(jobs) * self._pace(final).measuring
-            return {"train_until": until - measuring, "until": until, "final": final}
+            return {"train_until": end - measuring, "until": end, "final": final}
 
         finished = []
-        for batch in self.pool.run(batches, options, self.tick):
+        for batch in self.pool.run(batches, options, self.tick, until):
             finished.append(batch)
             if counted:
                 self.keep(batch.outcomes)
@@ -172,19 +194,27 @@ class Race:
     def _pace(self, final: bool) -> Pace:
         return replace(self.pace, measuring=self.final_measuring) if final else self.pace
 
-    def _update_pace(self, batches: Iterable[Batch]) -> None:
+    def _foreseen(self, number: int) -> Pace:
+        """The pace that a round is planned with."""
+        pace = self._pace(final=number == len(LONGEST))
+        return pace if number == 1 or not self.outcomes else replace(pace, rate=MIXED * pace.rate)
+
+    def _update_pace(self, batches: Sequence[Batch]) -> None:
         """Speed as it was in these batches; what they did not show stays as it was."""
-        batches = list(batches)
         training, steps = sum(b.training for b in batches), sum(b.steps for b in batches)
         measured = sum(len(b.outcomes) for b in batches)
-        self.pace = Pace(
-            steps / training if steps else self.pace.rate,
-            sum(b.measuring for b in batches) / measured if measured else self.pace.measuring,
-        )
+        stepping = max(training - self.pace.setting_up * sum(b.models for b in batches), 0.3 * training)
+        if steps:
+            self.pace = replace(self.pace, rate=steps / stepping)
+        if measured:
+            self.pace = replace(self.pace, measuring=sum(b.measuring for b in batches) / measured)
 
     def _pilot_jobs(self, number: int, count: int, steps: int) -> list[Job]:
-        chosen = np.random.default_rng([self.seed, number]).permutation(len(self.candidates))[:count]
-        return [Job(self.candidates[index], steps, self.seed, 0) for index in chosen]
+        """A sample of the grid, of a dimension for each process as in the batches of a round."""
+        dims = sorted({candidate.dim for candidate in self.candidates})
+        able = [c for c in self.candidates if c.dim == dims[-1 - number % len(dims)]]
+        chosen = np.random.default_rng(self.seed).permutation(len(able))[:count]
+        return [Job(able[index], steps, self.seed, 0) for index in sorted(chosen)]
 
 
 def best_first(outcomes: Sequence[Outcome], criterion: str) -> list[Candidate]:

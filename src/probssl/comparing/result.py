@@ -117,7 +117,7 @@ class CompareResult:
             "rounds": [
                 {
                     "configurations": r.configurations,
-                    "steps": r.steps,
+                    "steps": list(r.lengths),
                     "seeds": r.seeds,
                     "finished": self.finished(r.number),
                 }

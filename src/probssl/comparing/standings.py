@@ -112,7 +112,7 @@ def standings(outcomes: Sequence[Outcome], criterion: str) -> list[Standing]:
     for outcome in outcomes:
         last[outcome.job.candidate] = max(last.get(outcome.job.candidate, 0), outcome.job.round)
     rows = [
-        _standing([o for o in outcomes if o.job.candidate == candidate and o.job.round == number])
+        _best_length([o for o in outcomes if o.job.candidate == candidate and o.job.round == number], criterion)
         for candidate, number in last.items()
     ]
 
@@ -121,6 +121,12 @@ def standings(outcomes: Sequence[Outcome], criterion: str) -> list[Standing]:
         return (True, 0, 0.0) if math.isnan(value) else (False, -row.round, -value)
 
     return [replace(row, rank=number) for number, row in enumerate(sorted(rows, key=order), 1)]
+
+
+def _best_length(outcomes: Sequence[Outcome], criterion: str) -> Standing:
+    """The row of a configuration at the training length that suits it best, of those of its last round."""
+    rows = [_standing([o for o in outcomes if o.job.steps == steps]) for steps in {o.job.steps for o in outcomes}]
+    return max(rows, key=lambda row: np.nan_to_num(row.means.get(criterion, -math.inf), nan=-math.inf))
 
 
 def _standing(outcomes: Sequence[Outcome]) -> Standing:

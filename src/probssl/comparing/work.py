@@ -69,7 +69,8 @@ class Batch:
     """Outcomes of the jobs that ran to their end, and what all cost."""
 
     outcomes: list[Outcome]
-    steps: int  # model-steps trained, of finished jobs or not
+    models: int  # trained, finished or not
+    steps: int  # model-steps
     training: float  # seconds
     measuring: float  # seconds
 
@@ -116,7 +117,7 @@ class Workshop:
                 best = len(outcomes)
             outcomes.append(outcome)
         steps = sum(result.steps for result in fitted)
-        return Batch(outcomes, steps, trained - started, time.monotonic() - trained)
+        return Batch(outcomes, len(jobs), steps, trained - started, time.monotonic() - trained)
 
     def _trial(self, job: Job, final: bool) -> Trial:
         recipe, features = job.recipe, self.x.shape[1]

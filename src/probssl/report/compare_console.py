@@ -27,12 +27,7 @@ def show(result: CompareResult) -> None:
         highlight=False,
     )
     for r in result.rounds:
-        seeds = f", {r.seeds} seeds" if r.seeds > 1 else ""
-        console.print(
-            f"  round {r.number}: {r.configurations:,} configurations, {r.steps:,} steps{seeds}",
-            style="dim",
-            highlight=False,
-        )
+        console.print(f"  round {r.number}: {r.described}", style="dim", highlight=False)
     console.print()
     console.print(_leaderboard(result))
     console.print(

@@ -13,6 +13,7 @@ from probssl.training.files import write_text
 
 if TYPE_CHECKING:
     from probssl.comparing import CompareResult
+    from probssl.comparing.planning import Round
     from probssl.comparing.standings import Standing
 
 TOP = 20
@@ -65,8 +66,8 @@ def _overview(result: CompareResult) -> str:
     return html.section(
         "Every loss, energy and dimension",
         figures.svg(compare_figures.overview(result)),
-        f"{result.rounds[0].steps:,} steps each in the first round, losses of equal dimension from the same initial "
-        "weights, measured on the same rows as the baselines. Orange is the winner.",
+        f"{result.rounds[0].lengths[-1]:,} steps each in the first round, losses of equal dimension from the same "
+        "initial weights, measured on the same rows as the baselines. Orange is the winner.",
     )
 
 
@@ -136,7 +137,7 @@ def _leaderboard(result: CompareResult) -> str:
 def _how(result: CompareResult) -> str:
     head = ["round", "configurations", "steps each", "seeds", "models trained"]
     rows = [
-        [f"{r.number}", f"{r.configurations:,}", f"{r.steps:,}", f"{r.seeds}", f"{result.finished(r.number):,}"]
+        [f"{r.number}", f"{r.configurations:,}", _steps(r), f"{r.seeds}", f"{result.finished(r.number):,}"]
         for r in result.rounds
     ]
     return html.section(
@@ -151,6 +152,10 @@ def _name(standing: Standing) -> str:
     c = standing.candidate
     flaw = " (failed)" if standing.failure else " (collapsed)" if standing.collapsed else ""
     return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim} · {c.strength}{flaw}"
+
+
+def _steps(planned: Round) -> str:
+    return " and ".join(f"{length:,}" for length in planned.lengths)
 
 
 def _cell(result: CompareResult, standing: Standing, name: str) -> str:
