@@ -14,6 +14,7 @@ import json
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from torch import Tensor
 from probssl.data import Standardiser, load
 from probssl.recipe import Recipe
 from probssl.training import Trial, fit, fit_many
+from probssl.training.stack import Stack
 
 TABLES = {16: "pmlb:letter", 64: "pmlb:optdigits"}
 STACKS = (16, 64, 256)
@@ -56,7 +58,8 @@ def trials(loss: str, x: Tensor, steps: int, count: int) -> list[Trial]:
             **RECIPES[loss], dim=x.shape[1] // 2, preservation=0.8, noise=0.1, steps=steps, clip_norm=0, seed=seed
         )
         encoder, objective = recipe.build_encoder(x.shape[1]), recipe.build_objective(x.shape[1])
-        made.append(Trial(encoder, objective, recipe.build_pairing(), x, recipe.plan(), seed))
+        plan = replace(recipe.plan(), log_every=100)  # as in trainings of 10,000 steps and more
+        made.append(Trial(encoder, objective, recipe.build_pairing(), x, plan, seed))
     return made
 
 
@@ -113,8 +116,29 @@ def arithmetic_limit(features: int, loss: str, models: int = 8, rows: int = bare
     return best
 
 
+def where_the_time_goes(loss: str, x: Tensor, models: int = 32) -> dict[str, float]:
+    """Milliseconds a model-iteration of the parts of a stacked step, each the best of eight turns."""
+    quiet = [replace(t, plan=replace(t.plan, log_every=10**6)) for t in trials(loss, x, 10**5, models)]
+    stack = Stack(quiet)
+    stack.advance()
+    parts: dict[str, Callable[[], object]] = {
+        "rows": stack.next_index,
+        "random numbers": stack.draw,
+        "rows, random numbers, losses and gradients": stack.gradients,
+        "whole step": stack.advance,
+        "a look": lambda: stack.look({}, 0.0),
+    }
+    found = dict.fromkeys(parts, float("inf"))
+    for _ in range(8):
+        for name, work in parts.items():
+            turns = 1 if name == "a look" else 5
+            spent = cpu_milliseconds(lambda work=work, turns=turns: [work() for _ in range(turns)], turns * models)
+            found[name] = min(found[name], spent)
+    return found
+
+
 def main() -> None:
-    """Measure, print a table, write JSON."""
+    """Measure, print tables, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long each turn takes")
     parser.add_argument("--rounds", type=int, default=3)
@@ -132,10 +156,13 @@ def main() -> None:
         for loss in options.losses:
             times = measure(loss, x, options.seconds, options.rounds)
             times["limit"] = arithmetic_limit(features, loss)
-            results[f"{features} {loss}"] = times
+            results[f"{features} {loss}"] = {**times, "parts": where_the_time_goes(loss, x)}
             ratio = times["bare"] / times["stacked 64"]
             shown = "".join(f"{times[name]:>12.3f}" for name in columns)
             print(f"{loss:<14}{shown}{times['limit']:>8.3f}{ratio:>8.1f}", flush=True)
+        for loss in options.losses:
+            parts = ", ".join(f"{name} {value:.3f}" for name, value in results[f"{features} {loss}"]["parts"].items())
+            print(f"{loss}: {parts}")
     results["peak memory MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if options.out:
         options.out.write_text(json.dumps(results, indent=2) + "\n")

@@ -11,6 +11,7 @@ through the plain matrix.
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -195,6 +196,10 @@ class FusedTotal(torch.autograd.Function):
             for tensor, dim in zip(inputs[:3], dims[:3], strict=True)
         ]
         return FusedTotal.apply(*stacked, *inputs[3:]), (0, 0, 0, 0)
+
+
+FusedTotal.forward.__signature__ = inspect.signature(FusedTotal.forward)  # type: ignore[attr-defined]
+# torch looks it up at every call, which without this takes as long as the loss itself
 
 
 def blocked_sums(left: Tensor, right: Tensor, extra: Tensor | None, kind: Kind, train: bool) -> tuple[Tensor, ...]:
