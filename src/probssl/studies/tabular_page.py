@@ -55,7 +55,7 @@ def page(
 
 def tally(found: Sequence[Finding]) -> str:
     """How many claims came to which verdict, in a sentence."""
-    count = Counter(finding.verdict for finding in found)
+    count: Counter[str] = Counter(finding.verdict for finding in found)
     return f"Of {len(found)} claims: " + ", ".join(f"{count[v]} {v}" for v in VERDICTS if count[v]) + "."
 
 
