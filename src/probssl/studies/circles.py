@@ -21,11 +21,11 @@ import torch
 from probssl.data import load
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies import circles_trials
+from probssl.studies import circles_trials, pictures
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, even_parts
 from probssl.studies.circles_trials import BASELINES, LOSSES, METRICS, augmentation, inputs
 from probssl.studies.comparison import published, verdict
-from probssl.training.files import atomic_path, write_text
+from probssl.training.files import write_text
 
 SCALE = {"smoke": (1, 200), "laptop": (5, 2000), "full": (5, 10_000)}  # seeds, steps
 
@@ -75,17 +75,18 @@ class Circles(Study):
         trials = [Trial.of(*entry) for entry in results]
         seeds, steps = SCALE[budget]
         write_text(out / "trials.csv", _csv(trials))
-        drawn = {
-            "figure1": figure_data(),
-            "figure2": figure_representations(trials, (0,)),
-            "figure3": figure_losses(trials),
-            "all-seeds": figure_representations(trials, range(seeds)),
-        }
-        for name, figure in drawn.items():
-            with atomic_path(out / f"{name}.png") as temporary:
-                figure.savefig(temporary, format="png", dpi=160)
+        losses = figure_losses(trials)
+        shown = pictures.save(
+            out,
+            {
+                "figure1": figure_data(),
+                "figure2": figure_representations(trials, (0,)),
+                "figure3": losses,
+                "all-seeds": figure_representations(trials, range(seeds)),
+            },
+        )
         page = out / "index.html"
-        write_text(page, _page(rows, drawn, seeds, steps))
+        write_text(page, _page(rows, {**shown, "figure3": figures.svg(losses)}, seeds, steps))
         return page
 
 
@@ -176,7 +177,7 @@ def _csv(trials: list[Trial]) -> str:
     return buffer.getvalue()
 
 
-def _page(rows: list[Row], drawn: dict[str, Any], seeds: int, steps: int) -> str:
+def _page(rows: list[Row], shown: dict[str, str], seeds: int, steps: int) -> str:
     cells = {
         (row.setting, row.metric): "–" if row.value is None else f"{row.value:.3f} ± {row.spread:.3f}" for row in rows
     }
@@ -199,7 +200,7 @@ def _page(rows: list[Row], drawn: dict[str, Any], seeds: int, steps: int) -> str
         html.pair(
             html.section(
                 "Figure 1: data and augmentation",
-                figures.png(drawn["figure1"]),
+                shown["figure1"],
                 "Dots are observations, crosses one augmentation of each: a rotation by −90°, 0° or 90° and noise.",
             ),
             html.section(
@@ -211,15 +212,15 @@ def _page(rows: list[Row], drawn: dict[str, Any], seeds: int, steps: int) -> str
         ),
         html.section(
             "Figure 2: learnt representations",
-            figures.png(drawn["figure2"]),
+            shown["figure2"],
             "Seed 0; inner circle yellow, outer circle purple.",
         ),
         html.section(
             "Figure 3: losses",
-            figures.svg(drawn["figure3"]),
+            shown["figure3"],
             "The curves say little about success, as the paper notes: the four losses are not on one scale.",
         ),
     ]
     if seeds > 1:
-        sections.append(html.section("Every seed", figures.png(drawn["all-seeds"]), "None was picked."))
+        sections.append(html.section("Every seed", shown["all-seeds"], "None was picked."))
     return html.page("Two circles, four losses", lead, sections)

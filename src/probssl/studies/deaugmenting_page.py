@@ -12,6 +12,7 @@ from typing import Any
 
 from probssl.report import figures
 from probssl.report import page as html
+from probssl.studies import pictures
 from probssl.studies.deaugmenting import ALL, DENSITIES, NO_FISHER, POOLED, Correlation, Point, short
 from probssl.studies.deaugmenting_grid import (
     FAMILIES,
@@ -27,7 +28,7 @@ from probssl.studies.deaugmenting_grid import (
     Setting,
     Trial,
 )
-from probssl.training.files import atomic_path, write_text
+from probssl.training.files import write_text
 
 FAMILY = {objective: family for family, objectives in FAMILIES.items() for objective in objectives}
 COLOUR = dict(zip(FAMILIES, (*figures.PALETTE[:3], figures.PALETTE[4], figures.INK), strict=True))
@@ -143,7 +144,7 @@ def _data_table(found: Sequence[Point]) -> str:
     return html.table(["model", *[c.title for c in COLUMNS], "effective candidates", "seeds"], [*body, exact])
 
 
-def _page(found: Sequence[Point], related: Sequence[Correlation], drawn: dict[str, Any], scale: Scale) -> str:
+def _page(found: Sequence[Point], related: Sequence[Correlation], shown: dict[str, str], scale: Scale) -> str:
     planned, after = (
         ", ".join(
             f"{c.score.title} {_number(c.rho)}"
@@ -168,11 +169,11 @@ def _page(found: Sequence[Point], related: Sequence[Correlation], drawn: dict[st
         "Added after the first results: how much rests on losses that come last on most tables by score and probe?"
     )
     sections = [
-        html.section("Probe and divergence", figures.png(drawn["probe-kl"]), f"Mean and spread over {seeds}."),
+        html.section("Probe and divergence", shown["probe-kl"], f"Mean and spread over {seeds}."),
         html.section(f"Rank correlations: {DENSITIES}", _correlation_table(related, DENSITIES), note),
         html.section(f"Rank correlations: {NO_FISHER}", _correlation_table(related, NO_FISHER), afterwards),
         html.section(f"Rank correlations: {ALL}", _correlation_table(related, ALL), f"With {without}: top-k only."),
-        html.section("Probe and top-1", figures.png(drawn["probe-top1"])),
+        html.section("Probe and top-1", shown["probe-top1"]),
     ]
     for data in dict.fromkeys(p.data for p in found):
         text = f"Mean ± standard deviation over {seeds}, best probe first. Of {without} read top-k only."
@@ -196,9 +197,6 @@ def write(
         "probe-kl": figure_scatter(found, score["kl_exact_model"], log=True),
         "probe-top1": figure_scatter(found, score["top1"], log=False),
     }
-    for name, figure in drawn.items():
-        with atomic_path(out / f"{name}.png") as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
     page = out / "index.html"
-    write_text(page, _page(found, related, drawn, scale))
+    write_text(page, _page(found, related, pictures.save(out, drawn), scale))
     return page

@@ -17,12 +17,12 @@ import numpy as np
 
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies import linear_trials
+from probssl.studies import linear_trials, pictures
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
 from probssl.studies.linear_cases import Case, cases, skewed_optimum
 from probssl.studies.linear_trials import Outcome, train
-from probssl.training.files import atomic_path, write_text
+from probssl.training.files import write_text
 
 __all__ = ["TOLERANCE", "LinearTheory", "Outcome", "summarise", "train"]
 
@@ -59,11 +59,9 @@ class LinearTheory(Study):
         outcomes = _outcomes(results)
         every = _trained(cases(batch_size), outcomes)
         write_text(out / "trials.csv", _csv(every, outcomes))
-        figure = figure_grams(every, outcomes)
-        with atomic_path(out / "gram-matrices.png") as temporary:
-            figure.savefig(temporary, format="png", dpi=160)
+        shown = pictures.save(out, {"gram-matrices": figure_grams(every, outcomes)})
         page = out / "index.html"
-        write_text(page, _page(every, rows, outcomes, figure, seeds, steps, batch_size))
+        write_text(page, _page(every, rows, outcomes, shown["gram-matrices"], seeds, steps, batch_size))
         return page
 
 
@@ -138,7 +136,7 @@ def _page(
     every: Sequence[Case],
     rows: list[Row],
     outcomes: list[Outcome],
-    figure: Any,
+    figure: str,
     seeds: int,
     steps: int,
     batch_size: int,
@@ -188,7 +186,7 @@ def _page(
                 "‖WᵀW − G‖/‖G‖, or ‖WᵀW‖ where G = 0.",
             ),
             html.pair(
-                html.section("Every entry of every WᵀW", figures.png(figure), "All seeds; the line is agreement."),
+                html.section("Every entry of every WᵀW", figure, "All seeds; the line is agreement."),
                 html.section("Where the printed statements fail", fails),
             ),
         ],
