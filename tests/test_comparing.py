@@ -19,7 +19,7 @@ from probssl.comparing.baselines import baselines
 from probssl.comparing.exam import Exam, recovered
 from probssl.comparing.grid import STRENGTHS, Candidate, dimensions, pairs
 from probssl.comparing.measuring import strengths
-from probssl.comparing.planning import Clock, Pace, plan, survivors
+from probssl.comparing.planning import Clock, Pace, plan, prolonged, survivors
 from probssl.comparing.progress import Progress
 from probssl.comparing.result import Final, findings
 from probssl.comparing.rows import Split, held_out
@@ -151,12 +151,11 @@ def test_a_model_that_keeps_everything_undoes_more_than_one_that_keeps_half(rows
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("seconds", [2.0, 20.0, 200.0, 2000.0])
 @pytest.mark.parametrize("rate", [50.0, 5000.0])
-@pytest.mark.parametrize("least", [0, 120])
-def test_a_round_fits_into_its_time(number, seconds, rate, least):
-    pace, count = Pace(rate, 0.05, 0.01), 400 if number == 1 else 8
+def test_a_round_fits_into_its_time(number, seconds, rate):
+    pace, count, least = Pace(rate, 0.05, 0.01), 400 if number == 1 else 8, 0 if number == 1 else 60
     planned = plan(number, count, seconds, pace, 2, least=least)
     if planned is None:
-        assert pace.seconds(1, max(least, planning.SHORTEST), 2) > planning.SAFETY * seconds
+        assert pace.seconds(1, max(2 * least, planning.SHORTEST), 2) > planning.SAFETY * seconds
         return
     assert planned.seconds(pace, 2) <= seconds
     assert max(least, planning.SHORTEST) <= planned.lengths[-1] <= planning.LONGEST[number - 1]
@@ -166,10 +165,23 @@ def test_a_round_fits_into_its_time(number, seconds, rate, least):
     assert more.models * more.lengths[-1] >= planned.models * planned.lengths[-1] / len(planned.lengths)
 
 
-def test_a_round_trains_no_shorter_than_the_one_before():
-    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).lengths[-1] >= 240
+def test_each_round_trains_longer_than_the_one_before():
+    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).lengths[-1] >= 480
     assert plan(3, 8, 0.1, Pace(100.0, 0.1), 2, least=240) is None
     assert plan(3, 8, 600.0, Pace(1000.0, 0.1), 2, least=240).lengths == (240, 2000)
+    hasty = plan(3, 8, 10.0, Pace(100.0, 0.1), 2, least=240)
+    assert len(hasty.lengths) == 1
+    assert hasty.lengths[0] >= 240
+    assert hasty.configurations >= 3
+
+
+def test_finalists_go_on_while_there_is_time():
+    last, pace = planning.Round(3, 8, (100, 300), 3), Pace(1000.0, 0.1)
+    steps = prolonged(last, 20.0, pace, 2)
+    assert 600 <= steps <= 2000
+    assert dataclasses.replace(last, lengths=(steps,)).seconds(pace, 2) <= 20
+    assert prolonged(last, 5.0, pace, 2) is None
+    assert prolonged(dataclasses.replace(last, lengths=(2000,)), 1e6, pace, 2) is None
 
 
 def test_survivors():

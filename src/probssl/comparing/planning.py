@@ -27,8 +27,8 @@ LONGEST = (300, 1000, 2000)
 SHORTEST = 50
 """Least steps that a configuration is judged by; with less time for each, fewer configurations are tried."""
 
-LONGER = 1.5
-"""How many times as long the longer training of the last round must be to be worth a second one."""
+LONGER = 2
+"""How many times as long as in the round before a round trains at least."""
 
 SHARES = (0.45, 0.45, 1.0)
 """Share of the time that is left that each round may take."""
@@ -96,7 +96,7 @@ class Pace:
 class Round:
     """How many configurations train, for how many steps, from how many seeds.
 
-    In the last round each trains for two lengths, that of the round before and a longer one, which is not always better.
+    In the last round each trains for two lengths, that of the round before and a longer one: longer may be worse.
     """
 
     number: int  # 1, 2, 3
@@ -130,36 +130,64 @@ class Round:
 def plan(number: int, configurations: int, seconds: float, pace: Pace, processes: int, *, least: int) -> Round | None:
     """The round that fits into `seconds`: as many steps as there is time for, then seeds; else fewer configurations.
 
-    `least` is the number of steps of the round before, which no model should train less than. None where not even
-    one model fits.
+    `least` is the number of steps of the round before; a round trains at least twice as long, and the last one also
+    as long from several seeds, or that alone when there is no time for more. None where not even one model fits.
     """
-    time_for = SAFETY * seconds
+    final, longest = number == len(LONGEST), LONGEST[number - 1]
+    longer = min(max(LONGER * least, SHORTEST), longest)
+    if not final:
+        return _fitted(number, configurations, SAFETY * seconds, pace, processes, (), longer, seeds=1)
+    found = None
+    for again, shortest, seeds in (
+        ((least,), longer, SEEDS),
+        ((least,), longer, 2),
+        ((), least, SEEDS),
+        ((), least, 1),
+    ):
+        if shortest > sum(again) > 0 or not again:
+            found = _fitted(
+                number, configurations, SAFETY * seconds, pace, processes, again, max(shortest, SHORTEST), seeds
+            )
+        if found is not None and found.configurations >= min(configurations, 3):
+            break
+    return found
+
+
+def _fitted(
+    number: int,
+    configurations: int,
+    seconds: float,
+    pace: Pace,
+    processes: int,
+    again: tuple[int, ...],
+    shortest: int,
+    seeds: int,
+) -> Round | None:
+    """As many of the configurations as can train for the shortest time; then as many steps, then seeds, as fit."""
     longest = LONGEST[number - 1]
-    shortest = min(max(least, SHORTEST), longest)
-    again = (least,) if number == len(LONGEST) and least else ()
-    fewest = 1 if number == 1 else min(configurations, 3)
-
-    def planned(configurations: int, steps: int, seeds: int) -> Round:
-        return Round(number, configurations, (*(s for s in again if LONGER * s <= steps), steps), seeds)
-
-    affordable = seeds = 0
-    for seeds in range(SEEDS if number == len(LONGEST) else 1, 0, -1):
-        affordable = int(time_for / planned(1, shortest, seeds).seconds(pace, processes))
-        if affordable >= fewest:
-            break
-    if affordable < 1:
+    way = Round(number, 1, (*again, min(shortest, longest)), seeds)
+    count = min(configurations, int(seconds / way.seconds(pace, processes)))
+    if count < 1:
         return None
-    count = min(configurations, affordable)
-    fixed = planned(count, longest, seeds).seconds(replace(pace, rate=math.inf), processes)
-    spare = (time_for - fixed) * processes * pace.rate / (count * seeds)
-    steps = int(min(max(spare - sum(again), shortest), longest))
-    chosen = planned(count, steps, seeds)
-    while steps == longest and seeds < MOST_SEEDS[number - 1]:
-        seeds += 1
-        if planned(count, steps, seeds).seconds(pace, processes) > time_for:
+    way = replace(way, configurations=count)
+    spare = (seconds - way.seconds(pace, processes)) * processes * pace.rate / (count * seeds)
+    way = replace(way, lengths=(*again, min(way.lengths[-1] + int(spare), longest)))
+    while way.lengths[-1] == longest and way.seeds < MOST_SEEDS[number - 1]:
+        more = replace(way, seeds=way.seeds + 1)
+        if more.seconds(pace, processes) > seconds:
             break
-        chosen = planned(count, steps, seeds)
-    return chosen
+        way = more
+    return way
+
+
+def prolonged(last: Round, seconds: float, pace: Pace, processes: int) -> int | None:
+    """Steps for which the finalists of the last round can train once more, at least twice as long, if there is time."""
+    longest = LONGEST[-1]
+    way = replace(last, lengths=(min(LONGER * last.lengths[-1], longest),))
+    spare = SAFETY * seconds - way.seconds(pace, processes)
+    if spare < 0 or way.lengths[0] <= last.lengths[-1]:
+        return None
+    return min(way.lengths[0] + int(spare * processes * pace.rate / way.models), longest)
 
 
 def survivors(number: int, finished: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from probssl.comparing.work import Batch, Job, Workshop
 
 MOST_PROCESSES = 8
-WORTH_STARTING = 30.0
+WORTH_STARTING = 45.0
 """Seconds below which this process works alone."""
 
 _workshop: Workshop | None = None  # of this process

@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from probssl.comparing.grid import Candidate
-from probssl.comparing.planning import FINALISTS, LONGEST, SAFETY, SHARES, SHORTEST, Clock, Pace, Round, plan, survivors
+from probssl.comparing.planning import (
+    FINALISTS,
+    LONGEST,
+    SAFETY,
+    SHARES,
+    SHORTEST,
+    Clock,
+    Pace,
+    Round,
+    plan,
+    prolonged,
+    survivors,
+)
 from probssl.comparing.pool import Pool
 from probssl.comparing.work import Batch, Job, Outcome
 
@@ -71,23 +83,22 @@ class Race:
         while wait(warming, timeout=0.1).not_done and not self._over and time.monotonic() < self.pool.abandon_at:
             self.tick()
         until = min(time.monotonic() + PILOT_SHARE * self.clock.budget, self.clock.training_ends)
+        finals = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
+        measured = [batch.measuring for batch in self._consume(finals, until, final=True) if batch.outcomes]
+        self.final_measuring = max(measured, default=4 * GUESS)
         few, more = (
             self._consume(
-                [self._pilot_jobs(n, PILOT_MODELS, steps) for n in range(self.pool.processes)], until, final=False
+                [self._pilot_jobs(n, PILOT_MODELS, steps) for n in range(self.pool.processes)], until, measure=4
             )
             for steps in PILOT_STEPS
         )
+        self._update_pace(few)
         apart = sum(b.training for b in more) - sum(b.training for b in few)
         steps = sum(b.steps for b in more) - sum(b.steps for b in few)
-        models = sum(b.models for b in few)
         if few and steps > 0 and apart > 0:
             rate = steps / apart
-            setting_up = sum(b.training - b.steps / rate for b in few) / models
+            setting_up = sum(b.training - b.steps / rate for b in few) / sum(b.models for b in few)
             self.pace = replace(self.pace, rate=rate, setting_up=max(0.0, setting_up))
-        self._update_pace([*few, *more])
-        finals = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
-        measured = [batch.measuring for batch in self._consume(finals, until, final=True) if batch.outcomes]
-        self.final_measuring = max(measured, default=4 * self.pace.measuring)
 
     def run(self) -> None:
         """All rounds for which there is time."""
@@ -99,33 +110,48 @@ class Race:
             planned = self._plan(number, len(entrants), until, least)
             if planned is None and not self.outcomes:  # it may be quicker than feared
                 planned = Round(number, min(len(entrants), self.pool.processes), (SHORTEST,))
-            if planned is None or self._over:
+            if self._over:
                 return
+            if planned is None:
+                continue
             self.rounds.append(planned)
             before = len(self.outcomes)
             self._train(planned, entrants[: planned.configurations], until)
-            while planned.number == 1 and planned.configurations < len(entrants) and not self._over:
-                planned, more = self._extended(planned, entrants, until)
-                if len(more) < LEAST_BATCH:
-                    break
-                self.rounds[-1] = planned
-                self._train(planned, more, until)
-            least = planned.lengths[-1]
+            if number == 1:
+                self._screen_more(entrants, until)
             ranked = best_first(self.outcomes[before:], self.criterion)
-            entrants = ranked[: survivors(number, len(ranked))]
-            if not entrants:
+            if not ranked:
                 return
+            least = self.rounds[-1].lengths[-1]
+            entrants = ranked[: survivors(number, len(ranked))]
+        self._go_on(entrants)
+
+    def _screen_more(self, entrants: Sequence[Candidate], until: float) -> None:
+        """Further configurations in the first round, as long as they fit, now that the speed is better known."""
+        while self.rounds[-1].configurations < len(entrants) and not self._over:
+            now = self.rounds[-1]
+            each = replace(now, configurations=1).seconds(self.pace, self.pool.processes)
+            room = int(SAFETY * (until - time.monotonic()) / each)
+            more = entrants[now.configurations : now.configurations + max(room, 0)]
+            if len(more) < LEAST_BATCH:
+                return
+            self.rounds[-1] = replace(now, configurations=now.configurations + len(more))
+            self._train(self.rounds[-1], more, until)
+
+    def _go_on(self, finalists: Sequence[Candidate]) -> None:
+        """Train finalists even longer, as long as there is time for twice the length."""
+        while self.rounds[-1].final and not self._over:
+            last = self.rounds[-1]
+            seconds = self.clock.training_ends - time.monotonic()
+            steps = prolonged(last, seconds, self._foreseen(last.number), self.pool.processes)
+            if steps is None:
+                return
+            self.rounds[-1] = replace(last, lengths=(*last.lengths, steps))
+            self._train(replace(last, lengths=(steps,)), finalists, self.clock.training_ends)
 
     def _plan(self, number: int, configurations: int, until: float, least: int) -> Round | None:
         seconds = until - time.monotonic()
         return plan(number, configurations, seconds, self._foreseen(number), self.pool.processes, least=least)
-
-    def _extended(self, planned: Round, entrants: Sequence[Candidate], until: float) -> tuple[Round, list[Candidate]]:
-        """The first round with the further configurations that fit, now that the speed is better known."""
-        each = replace(planned, configurations=1).seconds(self.pace, self.pool.processes)
-        room = int(SAFETY * (until - time.monotonic()) / each)
-        more = list(entrants[planned.configurations : planned.configurations + max(room, 0)])
-        return replace(planned, configurations=planned.configurations + len(more)), more
 
     @property
     def _over(self) -> bool:
@@ -174,13 +200,21 @@ class Race:
         self.jobs, self.done = len(jobs), 0
         self._update_pace(self._consume(batches, until, final=planned.final, counted=True))
 
-    def _consume(self, batches: list[list[Job]], until: float, *, final: bool, counted: bool = False) -> list[Batch]:
+    def _consume(
+        self,
+        batches: list[list[Job]],
+        until: float,
+        *,
+        final: bool = False,
+        measure: int | None = None,
+        counted: bool = False,
+    ) -> list[Batch]:
         """Train batches; none begins after `until`, and one that has begun may take some time of later rounds."""
         end = until + OVERTIME * max(0.0, self.clock.training_ends - until)
 
         def options(jobs: list[Job]) -> dict[str, Any]:
             measuring = len(jobs) * self._pace(final).measuring
-            return {"train_until": end - measuring, "until": end, "final": final}
+            return {"train_until": end - measuring, "until": end, "final": final, "measure": measure}
 
         finished = []
         for batch in self.pool.run(batches, options, self.tick, until):

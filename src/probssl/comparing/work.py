@@ -85,8 +85,12 @@ class Workshop:
     criterion: str
     stop_file: Path  # stop when it appears
 
-    def train(self, jobs: Sequence[Job], *, train_until: float, until: float, final: bool = False) -> Batch:
+    def train(
+        self, jobs: Sequence[Job], *, train_until: float, until: float, final: bool = False, measure: int | None = None
+    ) -> Batch:
         """Train jobs together, measure those that ended, and keep the weights of the best, or of all in the final.
+
+        `measure` is how many at most are measured, if not all.
 
         Training stops at `train_until` and measuring at `until`, both of `time.monotonic`, which all processes share.
         """
@@ -99,7 +103,7 @@ class Workshop:
         outcomes: list[Outcome] = []
         best = -1
         for job, trial, result in zip(jobs, trials, fitted, strict=True):
-            if result.interrupted or time.monotonic() > until:
+            if result.interrupted or time.monotonic() > until or len(outcomes) == measure:
                 continue
             scores = {} if result.failure else measurer.measure(trial.encoder, trial.objective.energy)
             if not scores:
