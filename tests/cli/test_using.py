@@ -1,4 +1,4 @@
-"""What is done with a run: embed, evaluate, doctor, report; and the catalogues of data and experiments."""
+"""What is done with a run: embed, evaluate, doctor, report; and the catalogue of data."""
 
 import json
 

@@ -19,7 +19,7 @@ SETTINGS = ["KL", "SNL", "NCE", "Fisher", "raw features", "untrained encoder"]
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("circles") / "out"
-    return folder, studies.run("siamese/circles", "smoke", folder, quiet=True)
+    return folder, studies.run("siamese/circles", "smoke", folder, quiet=True, jobs=1)
 
 
 def test_rows(smoke):

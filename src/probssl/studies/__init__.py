@@ -1,8 +1,8 @@
 """Studies: the papers' experiments, run here and set beside their published numbers."""
 
 from probssl.studies.base import Row, Study, StudyResult
-from probssl.studies.experiments import catalogue, export, find, run, standing
 from probssl.studies.comparison import published, verdict
+from probssl.studies.experiments import catalogue, export, find, run, standing
 from probssl.studies.store import Store
 
 __all__ = [
