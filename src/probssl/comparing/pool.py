@@ -1,42 +1,34 @@
-"""Processes that train, one a core, and the thread of a single one; stopped at a time or by a signal."""
+"""Several workers at once, stopped at a time or by a signal."""
 
 from __future__ import annotations
 
 import math
 import pickle
+import queue
 import shutil
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from probssl.comparing.work import Batch, Job, Workshop
+from probssl.comparing.worker import Worker
 
 MOST_PROCESSES = 8
 WORTH_STARTING = 45.0
-"""Seconds below which this process works alone."""
-
-_workshop: Workshop | None = None  # of this process
+"""Seconds below which this process works alone: starting others would take most of them."""
 
 
-def _equip(pickled: bytes) -> None:
-    """Prepare a worker process: one thread, no say in Ctrl-C, and its workshop."""
-    import torch
+def processes(seconds: float) -> int:
+    """How many processes to use in so many seconds: one a core, at most eight."""
+    import joblib
 
-    global _workshop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    _workshop = pickle.loads(pickled)
-
-
-def _train(jobs: Sequence[Job], options: dict[str, Any]) -> Batch:
-    assert _workshop is not None
-    return _workshop.train(jobs, **options)
+    return 1 if seconds < WORTH_STARTING else max(1, min(int(joblib.cpu_count()), MOST_PROCESSES))
 
 
 class StopSignal:
@@ -46,6 +38,7 @@ class StopSignal:
         self.folder = Path(tempfile.mkdtemp(prefix="probssl-"))
         self.file = self.folder / "stop"
         self.given = False
+        self._previous: dict[int, Any] = {}
 
     def give(self) -> None:
         """Tell everyone to stop."""
@@ -53,7 +46,6 @@ class StopSignal:
         self.file.touch()
 
     def __enter__(self) -> StopSignal:
-        self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._request)
@@ -71,24 +63,28 @@ class StopSignal:
 
 
 class Pool:
-    """Hands batches of jobs to worker processes as they become free."""
+    """Hands batches of jobs to workers as they become free; a single one is a thread of this process."""
 
     def __init__(self, workshop: Workshop, processes: int, stop: StopSignal) -> None:
         self.processes = processes
         self.stop = stop
         self.broken = False
         self.abandon_at = math.inf  # of `time.monotonic`: when to wait no longer for what is running
-        self._local = workshop if processes == 1 else None
-        self._executor = ThreadPoolExecutor(1) if processes == 1 else _loky(workshop, processes)
+        pickled = pickle.dumps(workshop) if processes > 1 else b""
+        self._workers = [Worker(pickled) for _ in range(processes)] if processes > 1 else []
+        able: Sequence[Worker | Workshop] = self._workers or [workshop]
+        self._free: queue.SimpleQueue[Worker | Workshop] = queue.SimpleQueue()
+        for worker in able:
+            self._free.put(worker)
+        self._threads = ThreadPoolExecutor(processes)
 
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._local is not None:
-            self._executor.shutdown(wait=not self.broken, cancel_futures=True)
-        else:
-            self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+        for worker in self._workers:
+            worker.kill()
+        self._threads.shutdown(wait=not self.broken, cancel_futures=True)
 
     def run(
         self,
@@ -110,41 +106,24 @@ class Pool:
             while waiting and len(running) < self.processes:
                 jobs = waiting.pop(0)
                 running.add(self.submit(jobs, options(jobs)))
-            if not running:
-                return
             done, running = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             tick()
-            if time.monotonic() > self.abandon_at:
-                self.broken = self.broken or bool(running)
-                return
             for future in done:
                 try:
                     yield future.result()
                 except BrokenExecutor:  # a process was killed, most likely for want of memory
                     self.broken = True
+            if running and time.monotonic() > self.abandon_at:
+                self.broken = True
+                return
 
     def submit(self, jobs: list[Job], options: dict[str, Any]) -> Future[Batch]:
-        """Hand one batch of jobs to a process; `options` are those of `Workshop.train`."""
-        if self._local is not None:
-            return self._executor.submit(self._local.train, jobs, **options)
-        return self._executor.submit(_train, jobs, options)
+        """Hand one batch of jobs to a worker; `options` are those of `Workshop.train`."""
+        return self._threads.submit(self._train, jobs, options)
 
-
-def _loky(workshop: Workshop, processes: int) -> Executor:
-    """joblib's own executor: unlike the standard one it needs no `if __name__ == "__main__"` in the caller's script."""
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    executor: Executor = ProcessPoolExecutor(
-        processes, initializer=_equip, initargs=(pickle.dumps(workshop),), env=one_thread
-    )
-    return executor
-
-
-def processes(seconds: float) -> int:
-    """How many processes to use: one a core, at most eight; in a short time, starting others would take most of it."""
-    import joblib
-
-    if seconds < WORTH_STARTING:
-        return 1
-    return max(1, min(int(joblib.cpu_count()), MOST_PROCESSES))
+    def _train(self, jobs: list[Job], options: dict[str, Any]) -> Batch:
+        worker = self._free.get()
+        try:
+            return worker.train(jobs, **options)
+        finally:
+            self._free.put(worker)

@@ -32,7 +32,7 @@ BATCHES = (4, 2, 4)
 """Batches that each process works through in a round: the more, the less one waits for another; the fewer, the better
 models stack."""
 
-OVERTIME = 0.4
+OVERTIME = 0.25
 """Share of the time of later rounds that a batch which has begun may use up."""
 
 MIXED = 0.7
@@ -68,6 +68,8 @@ class Race:
     final_measuring: float = 4 * GUESS  # seconds to measure a finalist, on more rows than the others
     jobs: int = 0  # of the round under way
     done: int = 0
+    _batches: list[Batch] = field(default_factory=list)  # of the round under way
+    _batches_of: int = 0
 
     def warm_up(self) -> list[Future[Batch]]:
         """Start the processes; what a process does for the first time takes longer and is not to be measured."""
@@ -198,7 +200,10 @@ class Race:
         batches = [jobs[start : start + size] for start in range(0, len(jobs), size)]
         batches.sort(key=lambda batch: min(place[job.candidate] for job in batch))  # should there be a stop
         self.jobs, self.done = len(jobs), 0
-        self._update_pace(self._consume(batches, until, final=planned.final, counted=True))
+        if planned.number != self._batches_of:
+            self._batches, self._batches_of = [], planned.number
+        self._batches += self._consume(batches, until, final=planned.final, counted=True)
+        self._update_pace(self._batches)  # over all of the round so far: a few batches say little
 
     def _consume(
         self,
@@ -240,7 +245,7 @@ class Race:
         stepping = max(training - self.pace.setting_up * sum(b.models for b in batches), 0.3 * training)
         if steps:
             self.pace = replace(self.pace, rate=steps / stepping)
-        if measured:
+        if measured and not (self.rounds and self.rounds[-1].final):
             self.pace = replace(self.pace, measuring=sum(b.measuring for b in batches) / measured)
 
     def _pilot_jobs(self, number: int, count: int, steps: int) -> list[Job]:
