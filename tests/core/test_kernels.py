@@ -22,7 +22,8 @@ x = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 trials = []
 for objective in ("infonce", "nce", "snl", "simclr", "spectral", "fisher"):
     recipe = Recipe(objective=objective, steps=20, batch_size=32)
-    trials.append(Trial(recipe.build_encoder(6), recipe.build_objective(6), recipe.build_pairing(), x, recipe.plan(), 0))
+    encoder, loss = recipe.build_encoder(6), recipe.build_objective(6)
+    trials.append(Trial(encoder, loss, recipe.build_pairing(), x, recipe.plan(), 0))
 print(*[f"{fitted.history[-1]['loss']:.5f}" for fitted in fit_many(trials)])
 """
 
