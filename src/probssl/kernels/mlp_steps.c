@@ -76,46 +76,41 @@ static void multiply(int rows, int inner, int width, const float *in, int in_wid
     }
 }
 
-/* into[o] += sum_r slope[r][o] * in[r], the gradient of a weight matrix [out][width of in]. */
+/* into[o] += sum_r slope[r][o] * in[r], the gradient of a weight matrix [out][width of in]: eight outputs at a time. */
 static void add_outer(int rows, int out, const float *slope, int slope_width, const float *in, int in_width, float *into) {
     const int vectors = in_width / WIDTH;
-    int r = 0;
-    for (; r + 8 <= rows; r += 8) {
+    for (int o = 0; o < out; o += 8) { /* slope is padded to whole vectors, so that it has eight columns from here */
+        const int here = out - o < 8 ? out - o : 8;
         int v = 0;
         for (; v + 1 < vectors; v += 2) {
             vec a[8], b[8];
-            for (int k = 0; k < 8; k++) {
-                const vec *own = (const vec *)(in + (size_t)(r + k) * in_width + v * WIDTH);
-                a[k] = own[0];
-                b[k] = own[1];
-            }
-            const float *s = slope + (size_t)r * slope_width;
-            for (int o = 0; o < out; o++) {
-                vec *place = (vec *)(into + (size_t)o * in_width + v * WIDTH), one = place[0], other = place[1];
+            for (int k = 0; k < 8; k++) a[k] = b[k] = all(0);
+            for (int r = 0; r < rows; r++) {
+                const vec *own = (const vec *)(in + (size_t)r * in_width + v * WIDTH);
+                const float *s = slope + (size_t)r * slope_width + o;
+                const vec one = own[0], other = own[1];
                 for (int k = 0; k < 8; k++) {
-                    one += s[(size_t)k * slope_width + o] * a[k];
-                    other += s[(size_t)k * slope_width + o] * b[k];
+                    a[k] += s[k] * one;
+                    b[k] += s[k] * other;
                 }
-                place[0] = one;
-                place[1] = other;
+            }
+            for (int k = 0; k < here; k++) {
+                vec *place = (vec *)(into + (size_t)(o + k) * in_width + v * WIDTH);
+                place[0] += a[k];
+                place[1] += b[k];
             }
         }
         if (v < vectors) {
-            vec own[8];
-            for (int k = 0; k < 8; k++) own[k] = *(const vec *)(in + (size_t)(r + k) * in_width + v * WIDTH);
-            const float *s = slope + (size_t)r * slope_width;
-            for (int o = 0; o < out; o++) {
-                vec *place = (vec *)(into + (size_t)o * in_width + v * WIDTH), sum = *place;
-                for (int k = 0; k < 8; k++) sum += s[(size_t)k * slope_width + o] * own[k];
-                *place = sum;
+            vec a[8];
+            for (int k = 0; k < 8; k++) a[k] = all(0);
+            for (int r = 0; r < rows; r++) {
+                const vec one = *(const vec *)(in + (size_t)r * in_width + v * WIDTH);
+                const float *s = slope + (size_t)r * slope_width + o;
+                for (int k = 0; k < 8; k++) a[k] += s[k] * one;
             }
+            for (int k = 0; k < here; k++) *(vec *)(into + (size_t)(o + k) * in_width + v * WIDTH) += a[k];
         }
     }
-    for (; r < rows; r++)
-        for (int o = 0; o < out; o++)
-            for (int v = 0; v < vectors; v++)
-                *(vec *)(into + (size_t)o * in_width + v * WIDTH) +=
-                    slope[(size_t)r * slope_width + o] * *(const vec *)(in + (size_t)r * in_width + v * WIDTH);
 }
 
 static void zero_where_off(size_t floats, float *values, const float *gate) {
