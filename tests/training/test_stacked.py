@@ -181,6 +181,17 @@ def test_company_does_not_matter(dtype: torch.dtype) -> None:
             torch.testing.assert_close(end, ends[0], rtol=1e-9, atol=1e-9)
 
 
+def test_equal_seeds_share_their_random_streams() -> None:
+    """Losses that are compared from one seed see the same batches and augmentations, which are drawn once."""
+    recipes = [dataclasses.replace(r, preservation=0.3 + 0.05 * k) for k, r in enumerate(COMPILED)]
+    for dtype in (torch.float32, torch.float64):
+        stack = Stack([trial(r, dtype) for r in recipes])
+        assert len(stack.chance) == len(stack.batches) == 1
+        assert stack.next_index().shape == (len(recipes), 20)
+    apart = Stack([trial(dataclasses.replace(recipes[0], seed=seed, objective="sliced-fisher")) for seed in (0, 0, 1)])
+    assert len(apart.chance) == 3
+
+
 PLANS: dict[str, dict[str, Any]] = {
     "clipped": {"clip_norm": 0.05},
     "adamw": {"optimiser": "adamw", "weight_decay": 0.1},

@@ -34,7 +34,7 @@ def library() -> ctypes.CDLL | None:
         loaded = ctypes.CDLL(str(_built(compiler)))
         whole, number, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
         loaded.pair_sums.argtypes = [*[whole] * 6, *[pointer] * 7]
-        loaded.mlp_steps.argtypes = [*[whole] * 3, pointer, whole, whole, pointer, number, whole, *[pointer] * 11]
+        loaded.mlp_steps.argtypes = [*[whole] * 3, pointer, whole, whole, pointer, number, whole, *[pointer] * 12]
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
         logger.info("the compiled kernels are not used: %s", error)
         return None

@@ -528,10 +528,11 @@ size_t mlp_step_space(int n, int layers, const int *sizes, int bias_hidden) {
 }
 
 /* One step of K models: their terms [K][3] and gradients. Rows of the table are chosen by index [K][n], masked where chance
- * is not below keep [K][d], and get noise [K][n][d] of scale [K][d]. Returns 0, or 1 where memory is short. */
+ * is not below keep [K][d], and get noise of scale [K][d]; noise and chance [streams][n][d] are those of the model's stream.
+ * Returns 0, or 1 where memory is short. */
 int mlp_steps(int models, int n, int layers, const int *sizes, int objective, int energy, const float *temperature,
-              float prior, int bias_hidden, const float *table, const int64_t *index, const float *noise,
-              const float *chance, const float *keep, const float *scale, const float *parameters,
+              float prior, int bias_hidden, const float *table, const int64_t *index, const int64_t *stream,
+              const float *noise, const float *chance, const float *keep, const float *scale, const float *parameters,
               const float *bias_parameters, float *of_parameters, float *of_bias_parameters, double *terms) {
     const int d = sizes[0], m = sizes[layers], h = bias_hidden;
     const size_t bias_size = h ? (size_t)h * m + 4 * h + 1 : 0;
@@ -553,7 +554,7 @@ int mlp_steps(int models, int n, int layers, const int *sizes, int objective, in
         memset(x, 0, sizeof(float) * 2 * n * net.widths[0]);
         for (int r = 0; r < n; r++) {
             const float *row = table + (size_t)index[(size_t)k * n + r] * d;
-            const size_t at = ((size_t)k * n + r) * d, place = (size_t)r * net.widths[0];
+            const size_t at = ((size_t)stream[k] * n + r) * d, place = (size_t)r * net.widths[0];
             for (int i = 0; i < d; i++) {
                 x[place + i] = row[i];
                 x_aug[place + i] = (chance[at + i] < keep[k * d + i] ? row[i] : 0) + noise[at + i] * scale[k * d + i];

@@ -116,6 +116,7 @@ class CompiledLosses:
         self,
         table: Tensor,
         index: Tensor,
+        stream_of: Tensor,
         draws: Sequence[Tensor],
         settings: Sequence[Tensor],
         values: Tensor,
@@ -123,13 +124,14 @@ class CompiledLosses:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Losses [K] and terms, each [K]; writes the gradients of encoders, rows of `gradient`, and of objectives.
 
-        index [K, n] into the table; draws are noise and chance [K, n, d]; settings are preservation and noise [K, d].
-        All are those of the whole stack.
+        index [K, n] into the table; draws are noise and chance [streams, n, d], of which stream_of [K] says each
+        trial's; settings are preservation and noise [K, d]. All are those of the whole stack.
         """
         span, models = self.span, self.span.stop - self.span.start
         rows = index.shape[1]
         terms = torch.empty(models, 3, dtype=torch.float64)
-        tensors = [table, *(t[span] for t in (index, *draws, *settings, values)), self.stack.values]
+        own = [t[span] for t in (index, stream_of)]
+        tensors = [table, *own, *draws, *(t[span] for t in (*settings, values)), self.stack.values]
         tensors += [gradient[span], self.gradient, terms]
         assert all(tensor.is_contiguous() for tensor in tensors)
         loaded = kernels.library()

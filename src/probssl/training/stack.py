@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,18 +66,26 @@ class Stack:
             starts[key], start = start, start + len(table)
         self.table = torch.cat(list(tables.values()))
         self.starts = torch.tensor([starts[id(t.data)] for t in self.trials])[:, None]
+        self.pairing = stacked_pairing([t.pairing for t in self.trials])
+        # Trials with one seed and as many rows have the same random streams: one is enough for all of them.
+        streams: dict[Hashable, Trial] = {}
+        keys: list[Hashable] = []
+        for number, t in enumerate(self.trials):
+            alone = self.pairing is None or t.objective.needs.directions > 0
+            keys.append((t.seed, len(t.data), number if alone else None))
+            streams.setdefault(keys[-1], t)
+        self.stream_of = torch.tensor([list(streams).index(key) for key in keys])
+        owners = list(streams.values())
         device = torch.device("cpu")
-        self.batches = [BatchStream(len(t.data), t.plan.batch_size, t.seed, device) for t in self.trials]
-        self.chance = [torch.Generator().manual_seed(t.seed + 1) for t in self.trials]
+        self.batches = [BatchStream(len(t.data), t.plan.batch_size, t.seed, device) for t in owners]
+        self.chance = [torch.Generator().manual_seed(t.seed + 1) for t in owners]
         self.rows = self.batches[0].batch_size
         self.features = self.trials[0].data.shape[1]
-        self.pairing = stacked_pairing([t.pairing for t in self.trials])
         draws = 0 if self.pairing is None else self.pairing.draws
-        shape = (draws, self.augmented, len(self.trials), self.rows, self.features)
-        self.draws = self.table.new_empty(shape)
+        self.draws = self.table.new_empty(draws, self.augmented, len(owners), self.rows, self.features)
         self._own_draws = [
             [[self.draws[draw, view, number] for draw in range(draws)] for view in range(self.augmented)]
-            for number in range(len(self.trials))
+            for number in range(len(owners))
         ]
 
     def _prepare_optimisers(self) -> None:
@@ -105,10 +113,10 @@ class Stack:
 
     def next_index(self) -> Tensor:
         """Rows of the table that the next batch of each trial is made of: [K, n]."""
-        return torch.stack([stream.next() for stream in self.batches]) + self.starts
+        return torch.stack([stream.next() for stream in self.batches])[self.stream_of] + self.starts
 
     def draw(self) -> Tensor:
-        """Random numbers for the augmentations of the next batch, from each trial's own stream: [draws, J, K, n, d]."""
+        """Random numbers for the augmentations of the next batch, of each random stream: [draws, J, streams, n, d]."""
         assert self.pairing is not None
         for own, chance in zip(self._own_draws, self.chance, strict=True):
             for draws in own:
@@ -256,7 +264,9 @@ class CompiledGradients:
         index, draws = stack.next_index(), stack.draw()
         values = stack.encoder.stack.values
         parts = [
-            losses(stack.table, index, [draw[0] for draw in draws], self.settings, values, self.gradient)
+            losses(
+                stack.table, index, stack.stream_of, [draw[0] for draw in draws], self.settings, values, self.gradient
+            )
             for losses in self.losses
         ]
         own = [losses.gradient for losses in self.losses if losses.stack.leaves]
@@ -319,13 +329,17 @@ class TorchGradients:
         stack, count = self.stack, len(self.stack.trials)
         x = stack.table.index_select(0, stack.next_index().flatten()).view(count, stack.rows, stack.features)
         if stack.pairing is not None:
-            drawn = stack.draw()
+            drawn = stack.draw()[:, :, stack.stream_of]
             return [x, *(stack.pairing.combine(x, list(drawn[:, view])) for view in range(stack.augmented))]
         samples = [
             [t.pairing.sample(own, chance) for _ in range(stack.augmented)]
-            for t, own, chance in zip(stack.trials, x, stack.chance, strict=True)
+            for t, own, chance in zip(stack.trials, x, self._chances(slice(None)), strict=True)
         ]
         return [x, *(torch.stack(view) for view in zip(*samples, strict=True))]
+
+    def _chances(self, span: slice) -> list[torch.Generator]:
+        """The generators of trials, where none shares its own."""
+        return [self.stack.chance[stream] for stream in self.stack.stream_of[span].tolist()]
 
     def _views_of(self, losses: StackedLosses, inputs: list[Tensor]) -> StackedViews:
         span, needs, stack = losses.span, losses.needs, self.stack
@@ -339,7 +353,7 @@ class TorchGradients:
                 each = zip(stack.trials[span], own[0], torch.stack(own[1:], 1), strict=True)
                 score = torch.stack([t.pairing.score(x_aug, x) for t, x, x_aug in each])
         if needs.directions:
-            chances = zip(own[0], stack.chance[span], strict=True)
+            chances = zip(own[0], self._chances(span), strict=True)
             directions = torch.stack([random_signs(x, needs.directions, chance) for x, chance in chances])
         return StackedViews(own, score, directions)
 
