@@ -284,6 +284,11 @@ def test_baselines_are_what_they_are_called(rows):
     assert found["untrained encoder to 5"](rows).shape == (300, 5)
 
 
+def test_pca_of_fewer_rows_than_features_has_no_empty_directions():
+    x = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
+    assert baselines(x, [40], seed=0)["PCA to 40"](x).shape == (20, 19)
+
+
 def test_the_probe_is_fitted_on_one_side_and_tested_on_the_other(rows):
     labels = (rows[:, 0] > 0).long().numpy()
     held = HeldOut(rows[:200], labels[:200], rows[200:], labels[200:])

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from probssl.recipe import Recipe
 
 RAW = "raw features"
+NO_VARIANCE = 1e-9
+"""Share of the largest variance below which a direction counts as empty."""
 
 
 def pca_name(dim: int) -> str:
@@ -35,12 +37,17 @@ def baselines(x: Tensor, dims: Sequence[int], seed: int) -> dict[str, nn.Module]
 
 
 def principal_axes(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [d] and eigenvectors of the covariance [d, d] of rows x, by falling variance."""
+    """Mean [d] and eigenvectors of the covariance [d, r] of rows x, by falling variance.
+
+    Directions without variance, as there are with fewer rows than features, are left out: scaled by their rounding they
+    would drown the others on other rows.
+    """
     array = x.numpy().astype(np.float64)
     mean = array.mean(0)
     centred = array - mean
     values, vectors = np.linalg.eigh(centred.T @ centred)
-    return mean, vectors[:, np.argsort(-values)]
+    order = np.argsort(-values)
+    return mean, vectors[:, order[values[order] > NO_VARIANCE * values.max()]]
 
 
 def _projection(mean: np.ndarray, axes: np.ndarray) -> nn.Module:

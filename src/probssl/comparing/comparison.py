@@ -24,12 +24,12 @@ from probssl.comparing.standings import Standing, predictors, standings, with_cl
 from probssl.comparing.work import Outcome, Workshop
 from probssl.data import Table, check_trainable, load
 from probssl.energies import Euclidean
-from probssl.errors import InputError, NonFiniteLoss
+from probssl.errors import InputError, NonFiniteLoss, ProbsslError
 from probssl.model import Model
 from probssl.runs import Source
 
-ASSESSED_ROWS = ((15.0, 2000), (7.0, 500))
-"""Seconds left, and the rows that the winner's own report may then be computed on; with less time there is none."""
+ASSESSED_ROWS = ((8.0, 2000), (5.0, 500))
+"""How many times as long as drawing took must be left for the winner's own report to be computed on so many rows."""
 
 
 def compare(
@@ -107,13 +107,16 @@ def run(
         writing.write_board(result)
         model = writing.write_run(written, ground.development, source, folder / writing.BEST)
         progress.show("drawing the report")
+        before = clock.elapsed
         from probssl.report import compare_page  # reports read comparisons; this is the one arrow back
 
         compare_page.write(result)
-        rows = next((rows for seconds, rows in ASSESSED_ROWS if clock.left > seconds), 0)
+        drawing = max(clock.elapsed - before, 0.5)
+        rows = next((rows for times, rows in ASSESSED_ROWS if clock.left > times * drawing), 0)
         if rows and not stop.given:
             progress.show("assessing the winner")
             writing.assess_run(model, table, rows, seed, folder / writing.BEST)
+            compare_page.write(result)  # with a link to that report
         return replace(result, seconds=clock.elapsed)
 
 
@@ -133,6 +136,10 @@ def _conclude(
         reason = next((o.failure for o in outcomes if o.failure), None)
         if reason:
             raise NonFiniteLoss(f"every training failed, the first because {reason}")
+        if race.pool.broken:
+            raise ProbsslError(
+                "the worker processes died before a training was finished, most likely for want of memory"
+            )
         raise InputError(f"no training was finished in {race.clock.budget / 60:g} minutes: give more --minutes")
     best = max(chosen, key=lambda outcome: outcome.value(ground.criterion.name))
     dim = best.job.candidate.dim
@@ -199,7 +206,7 @@ def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
     if race.pool.stop.given:
         notes.append("interrupted: this is what was finished")
     if race.pool.broken:
-        notes.append("a process died or did not stop in time: this is what was finished before")
+        notes.append("a process died, most likely for want of memory: this is what was finished before")
     tried = len({outcome.job.candidate for outcome in race.outcomes})
     if tried < len(race.candidates):
         notes.append(f"{len(race.candidates) - tried} of {len(race.candidates)} configurations found no time")

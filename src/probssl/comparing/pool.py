@@ -68,7 +68,8 @@ class Pool:
     def __init__(self, workshop: Workshop, processes: int, stop: StopSignal) -> None:
         self.processes = processes
         self.stop = stop
-        self.broken = False
+        self.broken = False  # a process died
+        self.late = False  # one did not stop in time
         self.abandon_at = math.inf  # of `time.monotonic`: when to wait no longer for what is running
         pickled = pickle.dumps(workshop) if processes > 1 else b""
         self._workers = [Worker(pickled) for _ in range(processes)] if processes > 1 else []
@@ -78,13 +79,18 @@ class Pool:
             self._free.put(worker)
         self._threads = ThreadPoolExecutor(processes)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be done."""
+        return self.stop.given or self.broken or self.late
+
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *error: object) -> None:
         for worker in self._workers:
             worker.kill()
-        self._threads.shutdown(wait=not self.broken, cancel_futures=True)
+        self._threads.shutdown(wait=not self.late, cancel_futures=True)
 
     def run(
         self,
@@ -101,7 +107,7 @@ class Pool:
         waiting = list(batches)
         running: set[Future[Batch]] = set()
         while waiting or running:
-            if self.stop.given or self.broken or time.monotonic() > begin_until:
+            if self.over or time.monotonic() > begin_until:
                 waiting.clear()
             while waiting and len(running) < self.processes:
                 jobs = waiting.pop(0)
@@ -114,7 +120,7 @@ class Pool:
                 except BrokenExecutor:  # a process was killed, most likely for want of memory
                     self.broken = True
             if running and time.monotonic() > self.abandon_at:
-                self.broken = True
+                self.late = True
                 return
 
     def submit(self, jobs: list[Job], options: dict[str, Any]) -> Future[Batch]:

@@ -1,4 +1,4 @@
-"""The race: rounds of training, each handed to the processes in batches, the better half of each going on."""
+"""The race: rounds of training, each handed to the processes in batches, the better quarter going on to the next."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ MIXED = 0.7
 LEAST_BATCH = 4
 """Fewer models than that gain little from being trained together."""
 
-PILOT_MODELS, PILOT_STEPS = 24, (4, 44)
-"""Two lengths of training tell what a model costs from what a step costs."""
+PILOT_MODELS, PILOT_STEPS = (4, 24), (4, 44)
+"""Models that the speed is measured with, fewer when time is short; two lengths of training tell what a model costs
+from what a step costs."""
 
 PILOT_SHARE = 0.1
 """Most of the time budget that measuring the speed may take."""
@@ -75,23 +76,20 @@ class Race:
         """Start the processes; what a process does for the first time takes longer and is not to be measured."""
         until = self.clock.training_ends
         self.pool.abandon_at = until + 0.25 * self.clock.reserve
-        options = {"train_until": until, "until": until, "final": False}
-        return [
-            self.pool.submit(self._pilot_jobs(number, 2, steps=2), options) for number in range(self.pool.processes)
-        ]
+        jobs = [job for steps in (2, 3) for job in self._pilot_jobs(0, 1, steps)]  # of two lengths, so not as a stack
+        return [self.pool.submit(jobs, {"train_until": until, "until": until}) for _ in range(self.pool.processes)]
 
     def measure_speed(self, warming: list[Future[Batch]]) -> None:
         """Train a sample of the grid for a few steps and for some more, in every process at once, when all are warm."""
-        while wait(warming, timeout=0.1).not_done and not self._over and time.monotonic() < self.pool.abandon_at:
+        while wait(warming, timeout=0.1).not_done and not self.pool.over and time.monotonic() < self.pool.abandon_at:
             self.tick()
         until = min(time.monotonic() + PILOT_SHARE * self.clock.budget, self.clock.training_ends)
         finals = [self._pilot_jobs(number, 1, steps=2) for number in range(self.pool.processes)]
         measured = [batch.measuring for batch in self._consume(finals, until, final=True) if batch.outcomes]
         self.final_measuring = max(measured, default=4 * GUESS)
+        models = int(np.clip(self.clock.budget / 10, *PILOT_MODELS))
         few, more = (
-            self._consume(
-                [self._pilot_jobs(n, PILOT_MODELS, steps) for n in range(self.pool.processes)], until, measure=4
-            )
+            self._consume([self._pilot_jobs(n, models, steps) for n in range(self.pool.processes)], until, measure=4)
             for steps in PILOT_STEPS
         )
         self._update_pace(few)
@@ -112,7 +110,7 @@ class Race:
             planned = self._plan(number, len(entrants), until, least)
             if planned is None and not self.outcomes:  # it may be quicker than feared
                 planned = Round(number, min(len(entrants), self.pool.processes), (SHORTEST,))
-            if self._over:
+            if self.pool.over:
                 return
             if planned is None:
                 continue
@@ -130,7 +128,7 @@ class Race:
 
     def _screen_more(self, entrants: Sequence[Candidate], until: float) -> None:
         """Further configurations in the first round, as long as they fit, now that the speed is better known."""
-        while self.rounds[-1].configurations < len(entrants) and not self._over:
+        while self.rounds[-1].configurations < len(entrants) and not self.pool.over:
             now = self.rounds[-1]
             each = replace(now, configurations=1).seconds(self.pace, self.pool.processes)
             room = int(SAFETY * (until - time.monotonic()) / each)
@@ -142,7 +140,7 @@ class Race:
 
     def _go_on(self, finalists: Sequence[Candidate]) -> None:
         """Train finalists even longer, as long as there is time for twice the length."""
-        while self.rounds[-1].final and not self._over:
+        while self.rounds[-1].final and not self.pool.over:
             last = self.rounds[-1]
             seconds = self.clock.training_ends - time.monotonic()
             steps = prolonged(last, seconds, self._foreseen(last.number), self.pool.processes)
@@ -154,10 +152,6 @@ class Race:
     def _plan(self, number: int, configurations: int, until: float, least: int) -> Round | None:
         seconds = until - time.monotonic()
         return plan(number, configurations, seconds, self._foreseen(number), self.pool.processes, least=least)
-
-    @property
-    def _over(self) -> bool:
-        return self.pool.stop.given or self.pool.broken
 
     def describe(self) -> str:
         """What is under way, for a progress bar."""

@@ -32,10 +32,9 @@ def prepare(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and a comparison needs a folder")
     if folder.is_dir() and any(folder.iterdir()):
-        ours = (folder / TRIALS).is_file()
-        if not ours:
+        if not (folder / TRIALS).is_file():
             raise InputError(f"{folder} holds other files: choose another --out")
-        if not overwrite:
+        if not overwrite and (folder / TRIALS).stat().st_size:
             raise InputError(f"{folder} already holds a comparison: choose another --out, or --overwrite it")
         _clear(folder)
     folder.mkdir(parents=True, exist_ok=True)

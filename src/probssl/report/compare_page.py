@@ -56,9 +56,9 @@ def _badge(result: CompareResult) -> str:
 def _findings(result: CompareResult) -> str:
     items = "".join(f"<li>{html.escape(line)}.</li>" for line in result.findings)
     notes = "".join(f"<li>{html.escape(note[0].upper() + note[1:])}.</li>" for note in result.notes)
-    link = (
-        '<p>The winning model is a run of its own in <code>best/</code>; <a href="best/report.html">its report</a>.</p>'
-    )
+    report = result.folder / "best" / "report.html"
+    its = '<a href="best/report.html">its report</a>' if report.is_file() else "<code>probssl report</code> draws it"
+    link = f"<p>The winning model is a run of its own in <code>best/</code>; {its}.</p>"
     return html.section("What it says", f"<ul>{items}{notes}</ul>{link}")
 
 
@@ -162,7 +162,7 @@ def _cell(result: CompareResult, standing: Standing, name: str) -> str:
     """A score; what is ranked by comes with its spread."""
     if name == result.criterion.name:
         return standing.shown(name)
-    return _number(standing.means.get(name), 1 if name in ("rankme", "clid") else 3)
+    return _number(standing.means.get(name), {"rankme": 1, "clid": 1, "alignment": 2, "uniformity": 2}.get(name, 3))
 
 
 def _number(value: float | None, digits: int = 3) -> str:
