@@ -16,7 +16,7 @@ from probssl.comparing.baselines import RAW, baselines, pca_name, untrained_name
 from probssl.comparing.grid import Candidate, candidates
 from probssl.comparing.ground import Ground
 from probssl.comparing.planning import Clock
-from probssl.comparing.pool import Pool, StopSignal, processes
+from probssl.comparing.pool import Pool, StopSignal, one_thread, processes
 from probssl.comparing.progress import Progress
 from probssl.comparing.race import Race
 from probssl.comparing.result import LARGEST_CLASS, CompareResult, Final
@@ -84,12 +84,12 @@ def run(
 ) -> CompareResult:
     """The whole comparison. When it is interrupted what was finished is written, and the result says so."""
     check_trainable(table, keep_constant=source.keep_constant)
-    progress.show("preparing")
-    ground = Ground.of(table, seed)
-    clock = clock.reserved()
-    writing.prepare(folder, overwrite)
     workers = processes(clock.budget) if workers is None else workers
-    with StopSignal() as stop:
+    with one_thread(), StopSignal() as stop:
+        progress.show("preparing")
+        ground = Ground.of(table, seed)
+        clock = clock.reserved()
+        writing.prepare(folder, overwrite)
         workshop = Workshop(ground.x, ground.measurer, ground.final_measurer, ground.criterion.name, stop.file)
         with Pool(workshop, workers, stop) as pool:
             race = Race(entrants, clock, pool, seed, ground.criterion.name)

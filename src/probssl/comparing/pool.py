@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import queue
@@ -29,6 +30,24 @@ def processes(seconds: float) -> int:
     import joblib
 
     return 1 if seconds < WORTH_STARTING else max(1, min(int(joblib.cpu_count()), MOST_PROCESSES))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for the small computations of this thread: several would only wait for each other.
+
+    On a busy machine that makes the difference between milliseconds and seconds.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class StopSignal:
@@ -130,6 +149,7 @@ class Pool:
     def _train(self, jobs: list[Job], options: dict[str, Any]) -> Batch:
         worker = self._free.get()
         try:
-            return worker.train(jobs, **options)
+            with one_thread():
+                return worker.train(jobs, **options)
         finally:
             self._free.put(worker)
