@@ -184,6 +184,11 @@ def test_finalists_go_on_while_there_is_time():
     assert prolonged(dataclasses.replace(last, lengths=(2000,)), 1e6, pace, 2) is None
 
 
+def test_a_round_in_words():
+    assert planning.Round(1, 378, (300,)).described == "378 configurations, 300 steps"
+    assert planning.Round(3, 8, (100, 300, 2000), 3).described == "8 configurations, 100, 300 and 2,000 steps, 3 seeds"
+
+
 def test_survivors():
     assert survivors(1, 378) == 95
     assert survivors(1, 20) == 8

@@ -120,11 +120,16 @@ class Round:
         return sum(pace.seconds(each, steps, processes) for steps in self.lengths)
 
     @property
+    def steps(self) -> str:
+        """Its lengths in words."""
+        *others, last = (f"{length:,}" for length in self.lengths)
+        return f"{', '.join(others)} and {last}" if others else last
+
+    @property
     def described(self) -> str:
         """The round in words."""
-        steps = " and ".join(f"{length:,}" for length in self.lengths)
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
-        return f"{self.configurations:,} configurations, {steps} steps{seeds}"
+        return f"{self.configurations:,} configurations, {self.steps} steps{seeds}"
 
 
 def plan(number: int, configurations: int, seconds: float, pace: Pace, processes: int, *, least: int) -> Round | None:

@@ -193,9 +193,10 @@ class Race:
         size = max(LEAST_BATCH, -(-len(jobs) // count))
         batches = [jobs[start : start + size] for start in range(0, len(jobs), size)]
         batches.sort(key=lambda batch: min(place[job.candidate] for job in batch))  # should there be a stop
-        self.jobs, self.done = len(jobs), 0
         if planned.number != self._batches_of:
             self._batches, self._batches_of = [], planned.number
+            self.jobs = self.done = 0
+        self.jobs += len(jobs)
         self._batches += self._consume(batches, until, final=planned.final, counted=True)
         self._update_pace(self._batches)  # over all of the round so far: a few batches say little
 

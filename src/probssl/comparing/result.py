@@ -146,7 +146,8 @@ def findings(result: CompareResult) -> list[str]:
         found.append(
             "Without a label nobody can say what these representations are good for: the order is by how much of an "
             "augmentation each undoes, which on 14 public tables agreed with the order by a probe at a rank "
-            "correlation of 0.5 on average, from 0.1 to 0.9; it tells models that learnt something from models that did not"
+            "correlation of 0.5 on average, from 0.1 to 0.9; it tells models that learnt something from "
+            "models that did not"
         )
     return found
 

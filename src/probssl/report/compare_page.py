@@ -13,7 +13,6 @@ from probssl.training.files import write_text
 
 if TYPE_CHECKING:
     from probssl.comparing import CompareResult
-    from probssl.comparing.planning import Round
     from probssl.comparing.standings import Standing
 
 TOP = 20
@@ -137,7 +136,7 @@ def _leaderboard(result: CompareResult) -> str:
 def _how(result: CompareResult) -> str:
     head = ["round", "configurations", "steps each", "seeds", "models trained"]
     rows = [
-        [f"{r.number}", f"{r.configurations:,}", _steps(r), f"{r.seeds}", f"{result.finished(r.number):,}"]
+        [f"{r.number}", f"{r.configurations:,}", r.steps, f"{r.seeds}", f"{result.finished(r.number):,}"]
         for r in result.rounds
     ]
     return html.section(
@@ -152,10 +151,6 @@ def _name(standing: Standing) -> str:
     c = standing.candidate
     flaw = " (failed)" if standing.failure else " (collapsed)" if standing.collapsed else ""
     return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim} · {c.strength}{flaw}"
-
-
-def _steps(planned: Round) -> str:
-    return " and ".join(f"{length:,}" for length in planned.lengths)
 
 
 def _cell(result: CompareResult, standing: Standing, name: str) -> str:
