@@ -80,8 +80,9 @@ class PublishedSprites:
 def load_dsprites(path: str | Path) -> PublishedSprites:
     """Read dSprites' `.npz`: `imgs` uint8 [n, 64, 64] of zeros and ones, `latents_classes` and `latents_values` [n, 6].
 
-    The images are read and packed in pieces, so that memory stays below 0.6 GB. The classes must be those of the grids
-    of `Sprites`, with the values that belong to them; the rows may be all of them or some, in any order.
+    The images are read and packed in pieces, so that memory stays below 0.7 GB, by an estimate from an eighth of the
+    rows. The classes must be those of the grids of `Sprites`, with the values that belong to them; the rows may be all
+    of them or some, in any order.
     """
     path = Path(path)
     with _reading(path):
