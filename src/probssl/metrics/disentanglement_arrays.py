@@ -121,7 +121,8 @@ def dci(
     of: such factors lower disentanglement.
 
     `model` is what predicts each factor from all codes on the training rows:
-    - "forest", the default: 10 trees, leaves of at least 1% of the rows. R is the share of the impurity that a code's splits remove, as for
+    - "forest", the default: 10 trees, leaves of at least 1% of the rows. R is the share of the impurity that a code's
+      splits remove, as for
     - "boosting": 100 rounds of trees of depth 3, as in Locatello et al. 2019; an estimated four minutes for
       ten factors of ten values and 10,000 rows, where the forest takes four seconds.
     - "lasso": R is the absolute weight, codes and factors standardised, penalty 0.01; every factor counts as a
