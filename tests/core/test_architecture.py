@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "metrics": {"errors"},
     "theory": {"errors"},
     "data": {"errors"},
-    "worlds": {"pairings", "errors"},
+    "worlds": {"pairings", "theory", "errors"},
     "objectives": {"pairings", "energies", "encoders", "samplers", "kernels", "errors"},
     "training": {"objectives", "encoders", "energies", "pairings", "metrics", "kernels", "errors"},
     "report": {"metrics", "data", "training", "runs", "doctor", "evaluation", "errors"},

@@ -2,6 +2,6 @@
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
 from probssl.pairings.masking import MaskAndNoise
-from probssl.pairings.views import Needs, Pairing, Views
+from probssl.pairings.views import Needs, Pairing, Source, Views
 
-__all__ = ["GaussianNoise", "LinearMixture", "MaskAndNoise", "Needs", "Pairing", "Views", "rotations"]
+__all__ = ["GaussianNoise", "LinearMixture", "MaskAndNoise", "Needs", "Pairing", "Source", "Views", "rotations"]

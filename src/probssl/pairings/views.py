@@ -1,4 +1,4 @@
-"""What one batch is (`Views`), what an objective asks of it (`Needs`), and what makes one (`Pairing`)."""
+"""What one batch is (`Views`), what an objective asks of it (`Needs`), and what makes one (`Pairing`, `Source`)."""
 
 from __future__ import annotations
 
@@ -94,6 +94,14 @@ class FeaturewisePairing(Pairing):
     @abc.abstractmethod
     def combine(self, x: Tensor, draws: Sequence[Tensor]) -> Tensor:
         """The sample x̃ that x and the random numbers make."""
+
+
+class Source(nn.Module, abc.ABC):
+    """Makes observations and their relatives by itself, p(x, x̃), where a `Pairing` needs data: a world is one."""
+
+    @abc.abstractmethod
+    def draw(self, count: int, needs: Needs, generator: torch.Generator | None = None) -> Views:
+        """The batch of `count` fresh observations that `needs` asks for."""
 
 
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:

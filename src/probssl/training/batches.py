@@ -1,11 +1,14 @@
-"""Which rows each step sees: shuffled passes over the data, drawn from a generator, resumable anywhere."""
+"""What each step sees: shuffled passes over the data, or fresh draws from a world; resumable anywhere."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from probssl.pairings.views import Needs, Pairing, Source, Views
+from probssl.training.files import fingerprint
 
 
 class BatchStream:
@@ -46,3 +49,76 @@ class BatchStream:
         self.generator.set_state(generator_state)
         self._order = self._shuffle()
         self._position = int(position["position"])
+
+
+class Stream(Protocol):
+    """Batches for a training, one after another."""
+
+    def next(self, needs: Needs) -> Views:
+        """The next batch."""
+
+    def some(self, count: int) -> Tensor:
+        """Observations to look at while training, always the same: [count, ...] or fewer."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to belong to this run."""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Where the stream is: tensors and plain values for a checkpoint."""
+
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+
+class DataStream:
+    """Rows of the data in shuffled passes, with relatives from a pairing."""
+
+    def __init__(self, pairing: Pairing, data: Tensor, batch_size: int, seed: int, device: torch.device) -> None:
+        self.pairing, self.data, self.seed = pairing.to(device), data.to(device), seed
+        self.rows = BatchStream(len(data), batch_size, seed, device)
+        self.generator = torch.Generator(device).manual_seed(seed + 1)
+
+    def next(self, needs: Needs) -> Views:
+        index = self.rows.next()
+        views: Views = self.pairing(self.data[index], needs, self.generator)
+        views.index = index
+        return views
+
+    def some(self, count: int) -> Tensor:
+        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(self.seed + 2))
+        return self.data[order[:count].to(self.data.device)]
+
+    def identity(self) -> dict[str, Any]:
+        return {"rows": len(self.data), "data": fingerprint(self.data)}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        before_shuffle, position = self.rows.state()
+        return {"random.batches": before_shuffle, "random.augmentations": self.generator.get_state()}, position
+
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        self.rows.restore(tensors["random.batches"], position)
+        self.generator.set_state(tensors["random.augmentations"])
+
+
+class WorldStream:
+    """Fresh observations from a source, every batch."""
+
+    def __init__(self, source: Source, batch_size: int, seed: int, device: torch.device) -> None:
+        self.source, self.batch_size, self.seed = source.to(device), batch_size, seed
+        self.generator = torch.Generator(device).manual_seed(seed + 1)
+
+    def next(self, needs: Needs) -> Views:
+        return self.source.draw(self.batch_size, needs, self.generator)
+
+    def some(self, count: int) -> Tensor:
+        generator = torch.Generator(self.generator.device).manual_seed(self.seed + 2)
+        return self.source.draw(count, Needs(augmented=0), generator).x
+
+    def identity(self) -> dict[str, Any]:
+        return {}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {"random.augmentations": self.generator.get_state()}, {}
+
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        self.generator.set_state(tensors["random.augmentations"])

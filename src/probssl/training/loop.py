@@ -1,4 +1,4 @@
-"""The one training function: any encoder, objective, pairing and data."""
+"""The one training function: any encoder and objective, on data with a pairing or on a world."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from probssl.encoders import GLOBAL_RANDOM_STATE
 from probssl.errors import CheckpointError, InputError, NonFiniteLoss
 from probssl.objectives.base import Objective
-from probssl.pairings.views import Pairing
+from probssl.pairings.views import Pairing, Source
 from probssl.training import checkpoints
-from probssl.training.batches import BatchStream
+from probssl.training.batches import DataStream, Stream, WorldStream
 from probssl.training.checkpoints import CheckpointFolder
 from probssl.training.files import fingerprint
 from probssl.training.log import RunLog
@@ -53,8 +53,8 @@ class Fitted:
 def fit(
     encoder: nn.Module,
     objective: Objective,
-    pairing: Pairing,
-    data: Tensor,
+    pairing: Pairing | Source,
+    data: Tensor | None = None,
     plan: TrainingPlan | None = None,
     *,
     seed: int = 0,
@@ -66,6 +66,7 @@ def fit(
 ) -> Fitted:
     """Train `encoder` (in place) on rows of `data` [n, ...] with positives from `pairing`, minimising `objective`.
 
+    In place of a pairing and data, a `Source` (a world) makes every batch afresh.
     One seed decides batches, augmentations and any randomness inside the modules; the global random state is left as
     it was. With `out`, a log (`log.jsonl`) and checkpoints go there, and `resume=True` goes on from the newest
     checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C, SIGTERM and `stop`
@@ -75,7 +76,9 @@ def fit(
     plan = TrainingPlan() if plan is None else plan
     reporter = Reporter() if reporter is None else reporter
     device = torch.device(device)
-    if len(data) < 2:
+    if isinstance(pairing, Source) != (data is None):
+        raise InputError("training needs data for a pairing, and none for a world, which makes its own")
+    if data is not None and len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
     own_random_state = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
     with GLOBAL_RANDOM_STATE, own_random_state, flushed_denormals(), interruptible(stop) as ended:
@@ -92,8 +95,8 @@ class _Run:
         self,
         encoder: nn.Module,
         objective: Objective,
-        pairing: Pairing,
-        data: Tensor,
+        pairing: Pairing | Source,
+        data: Tensor | None,
         plan: TrainingPlan,
         seed: int,
         out: Path | None,
@@ -101,13 +104,16 @@ class _Run:
     ) -> None:
         torch.manual_seed(seed)
         self.encoder, self.objective, self.pairing = encoder.to(device), objective.to(device), pairing.to(device)
-        self.data, self.plan, self.seed, self.out, self.device = data.to(device), plan, seed, out, device
-        self.batches = BatchStream(len(data), plan.batch_size, seed, device)
-        self.generator = torch.Generator(device).manual_seed(seed + 1)
+        self.plan, self.seed, self.out, self.device = plan, seed, out, device
+        self.stream: Stream
+        if isinstance(pairing, Source):
+            self.stream = WorldStream(pairing, plan.batch_size, seed, device)
+        else:
+            assert data is not None
+            self.stream = DataStream(pairing, data, plan.batch_size, seed, device)
         self.optimiser = make_optimiser(encoder, objective, plan)
         self.base_rates = [group["lr"] for group in self.optimiser.param_groups]
-        sample = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed + 2))[:SAMPLE_ROWS]
-        self.watch = CollapseWatch(self.data[sample.to(device)], objective.energy)
+        self.watch = CollapseWatch(self.stream.some(SAMPLE_ROWS), objective.energy)
         self.folder = None if out is None else CheckpointFolder(out / "checkpoints")
         self.step = 0
         self.seconds = 0.0
@@ -136,25 +142,23 @@ class _Run:
         return {
             **plan,
             "seed": self.seed,
-            "rows": len(self.data),
             **describe("objective", self.objective),
             **describe("encoder", self.encoder),
             **describe("pairing", self.pairing),
             **{f"pairing.{name}": _shown(value) for name, value in self.pairing.state_dict().items()},
-            "data": fingerprint(self.data),
+            **self.stream.identity(),
         }
 
     def save(self) -> None:
         """Write a checkpoint of the current step."""
         if self.folder is None:
             return
-        before_shuffle, position = self.batches.state()
+        random, position = self.stream.state()
         tensors = {
             **checkpoints.gather("encoder", self.encoder.state_dict()),
             **checkpoints.gather("objective", self.objective.state_dict()),
             **checkpoints.optimiser_tensors(self.optimiser),
-            "random.batches": before_shuffle,
-            "random.augmentations": self.generator.get_state(),
+            **random,
             "random.torch": torch.get_rng_state(),
         }
         if self.device.type == "cuda":
@@ -178,8 +182,7 @@ class _Run:
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
         checkpoints.restore_optimiser(self.optimiser, tensors)
-        self.batches.restore(tensors["random.batches"], metadata["batches"])
-        self.generator.set_state(tensors["random.augmentations"])
+        self.stream.restore(tensors, metadata["batches"])
         torch.set_rng_state(tensors["random.torch"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
@@ -232,10 +235,7 @@ class _Run:
         return Fitted(self.step, self.seconds, self.log.rows, dict(self.watch.standing), interrupted, failure)
 
     def _forward(self) -> Any:
-        index = self.batches.next()
-        views = self.pairing(self.data[index], self.objective.needs, self.generator)
-        views.index = index
-        return self.objective(self.encoder, views)
+        return self.objective(self.encoder, self.stream.next(self.objective.needs))
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]

@@ -1,0 +1,44 @@
+"""Worlds: data with known latents. Spaces × marginals × conditionals × mixings, every part sampled exactly."""
+
+from probssl.worlds.anisotropic import Anisotropic, ProjectedGaussian, ShellGaussian
+from probssl.worlds.conditionals import (
+    Conditional,
+    GeneralisedNormal,
+    ProjectedGeneralisedNormal,
+    TruncatedGeneralisedNormal,
+    VonMisesFisher,
+    generalised_normal,
+    laplace,
+    normal,
+)
+from probssl.worlds.marginals import Around, Marginal, Uniform, opposite
+from probssl.worlds.mixings import Decoder, Identity, InvertibleMLP, Mixing
+from probssl.worlds.spaces import Box, RealSpace, Space, Sphere
+from probssl.worlds.world import World
+
+__all__ = [
+    "Anisotropic",
+    "Around",
+    "Box",
+    "Conditional",
+    "Decoder",
+    "GeneralisedNormal",
+    "Identity",
+    "InvertibleMLP",
+    "Marginal",
+    "Mixing",
+    "ProjectedGaussian",
+    "ProjectedGeneralisedNormal",
+    "RealSpace",
+    "ShellGaussian",
+    "Space",
+    "Sphere",
+    "TruncatedGeneralisedNormal",
+    "Uniform",
+    "VonMisesFisher",
+    "World",
+    "generalised_normal",
+    "laplace",
+    "normal",
+    "opposite",
+]
