@@ -1,4 +1,4 @@
-"""Worlds: mixings that can be undone, batches as objectives want them, and training on one to the same weights again."""
+"""Worlds: mixings that can be undone, batches as objectives want them, training on one to the same weights."""
 
 from __future__ import annotations
 
