@@ -32,15 +32,16 @@ def every_figure(scores: Scores) -> Iterator[tuple[str, str, Any]]:
         else:
             title = METRICS[metric].title
             yield f"figure{number}", f"Figure {number}: {title}", sweep_figure(scores, metric)
-    yield "deaugmenting", "Undoing augmentations (not in the paper)", sweep_figure(scores, KL)
+    yield "deaugmenting", "Undoing augmentations (not in the paper)", sweep_figure(scores, KL, scales=("log", "symlog"))
 
 
-def sweep_figure(scores: Scores, metric: str) -> Any:
+def sweep_figure(scores: Scores, metric: str, scales: tuple[str, str] = ("linear", "linear")) -> Any:
     """Relative score above, regret below; Euclidean energy left, cosine right; one line a loss; learning rate 0.01."""
     about, usual = METRICS[metric], LEARNING_RATES.index(0.01)
     unit = f", {about.unit}" if about.unit else ""
     relative, regret = scores.relative(metric)[:, :, usual], scores.regret(metric)[:, :, usual]
-    return _panels(scores, [(f"relative {about.title}, %", relative, 100.0), (f"regret{unit}", regret, 0.0)])
+    rows = [(f"relative {about.title}, %", relative, 100.0), (f"regret{unit}", regret, 0.0)]
+    return _panels(scores, rows, scales)
 
 
 def change_figure(scores: Scores) -> Any:
@@ -49,7 +50,9 @@ def change_figure(scores: Scores) -> Any:
     return _panels(scores, [(title, scores.change(metric), 0.0) for title, metric in rows])
 
 
-def _panels(scores: Scores, rows: list[tuple[str, Array, float]]) -> Any:
+def _panels(
+    scores: Scores, rows: list[tuple[str, Array, float]], scales: tuple[str, str] = ("linear", "linear")
+) -> Any:
     """Rows of (title, lines [table, model, position], level without effect): means over tables, standard errors."""
     from matplotlib.lines import Line2D
 
@@ -78,6 +81,7 @@ def _panels(scores: Scores, rows: list[tuple[str, Array, float]]) -> Any:
             axis.set_xlabel(scores.setup.axis, fontsize=9)
         if energy == ENERGIES[0]:
             axis.set_ylabel(title, fontsize=9)
+            axis.set_yscale(scales[[row[0] for row in rows].index(title)])
         _ticks(axis, scores)
     keys = [
         Line2D([], [], color=COLOUR[loss], marker=MARKER[loss], markersize=5, label=title)
