@@ -139,6 +139,12 @@ class PNorm(Energy):
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
         return self._power(a.unsqueeze(-2) - b.unsqueeze(-3)).sum(-1)
 
+    def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        if self.p != 2:
+            return None
+        left, right = squared_distance_factors(a, b)
+        return 2 * left, right, 0.0
+
     def extra_repr(self) -> str:
         return f"p={self.p:g}"
 

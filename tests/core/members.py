@@ -21,17 +21,22 @@ from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Eucli
 from probssl.objectives import (
     NCE,
     SNL,
+    AlignUniform,
+    AnInfoNCE,
     BiasNetwork,
     ChiSquared,
+    Ensemble,
     Fisher,
     InfoNCE,
     JensenShannon,
+    LatentRegression,
     Objective,
     RenyiInfoNCE,
     SimCLR,
     SimSiam,
     SlicedFisher,
     Spectral,
+    TriCL,
     Triplet,
 )
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
@@ -176,6 +181,7 @@ class ObjectiveMember(Member[Objective]):
     """An objective, what its batches hold, and which laws it is exempt from by design."""
 
     negatives: str | None = None  # "shared" [M, ...] or "own" [n, M, ...]
+    latents: bool = False  # whether its batches come from a world
     stops_gradients: bool = False  # its gradient is not that of its value, on purpose
     bound_in_expectation: bool = False  # optimum() bounds the mean over batches, not every batch
 
@@ -186,6 +192,8 @@ class ObjectiveMember(Member[Objective]):
         if self.negatives is not None:
             shape = (NEGATIVES, INPUT) if self.negatives == "shared" else (rows, NEGATIVES, INPUT)
             views.negatives = normal(*shape, seed=seed + 2)
+        if self.latents:
+            views.latents = normal(rows, EMBEDDING, seed=seed + 3)
         return cast(views, dtype)
 
 
@@ -197,6 +205,7 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
         views.x.to(dtype),
         views.augmented.to(dtype),
         score=change(views.score),
+        latents=change(views.latents),
         negatives=change(views.negatives),
         directions=change(views.directions),
     )
@@ -207,6 +216,7 @@ def _predictor() -> nn.Module:
 
 
 CANDIDATES = [("batch", None), ("batch-negatives", None), ("given", "shared"), ("given", "own")]
+BOTH_KINDS = [("batch-and-given", "shared"), ("batch-and-given", "own")]
 ANCHORS = ("augmented", "original", "symmetric")
 PAIRS = ("original", "augmented")
 
@@ -227,6 +237,33 @@ OBJECTIVES: list[ObjectiveMember] = [
         )
         for (candidates, negatives), anchor, energy in itertools.product(CANDIDATES, ANCHORS, SOME_ENERGIES)
     ),
+    *(
+        ObjectiveMember(
+            f"infonce-{candidates}-{negatives}-{anchor}-{energy.name}",
+            lambda e=energy, c=candidates, a=anchor: InfoNCE(e.build(), candidates=c, anchor=a),
+            negatives=negatives,
+        )
+        for (candidates, negatives), anchor, energy in itertools.product(BOTH_KINDS, ANCHORS, SOME_ENERGIES)
+    ),
+    *(
+        ObjectiveMember(f"infonce-originals-{energy.name}", lambda e=energy: InfoNCE(e.build(), candidates="originals"))
+        for energy in SYMMETRIC
+    ),
+    ObjectiveMember("aninfonce", lambda: AnInfoNCE(EMBEDDING, concentration=CONCENTRATIONS)),
+    ObjectiveMember("aninfonce-plane", lambda: AnInfoNCE(EMBEDDING, normalise=False)),
+    ObjectiveMember(
+        "aninfonce-hard",
+        lambda: AnInfoNCE(EMBEDDING, concentration=CONCENTRATIONS, candidates="given"),
+        negatives="own",
+    ),
+    ObjectiveMember("ensemble", lambda: Ensemble([AnInfoNCE(EMBEDDING, concentration=c) for c in (0.5, 3.0)])),
+    *(
+        ObjectiveMember(f"align-uniform-{alpha}-{p}", lambda a=alpha, p=p: AlignUniform(a, p))
+        for alpha, p in ((0.5, 1.0), (0.9, 1.0), (0.5, 2.0), (0.3, 3.0))
+    ),
+    ObjectiveMember("tricl", lambda: TriCL(EMBEDDING)),
+    ObjectiveMember("tricl-infonce", lambda: TriCL(EMBEDDING, contrast="infonce", temperature=0.5)),
+    ObjectiveMember("latent-regression", LatentRegression, latents=True),
     *(
         ObjectiveMember(
             f"infonce-two-view-{pair}-{energy.name}",

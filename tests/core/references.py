@@ -16,16 +16,20 @@ from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Eucli
 from probssl.objectives import (
     NCE,
     SNL,
+    AlignUniform,
     ChiSquared,
+    Ensemble,
     Fisher,
     InfoNCE,
     JensenShannon,
+    LatentRegression,
     Objective,
     PairObjective,
     RenyiInfoNCE,
     SimSiam,
     SlicedFisher,
     Spectral,
+    TriCL,
     Triplet,
 )
 from probssl.pairings import Views
@@ -184,11 +188,15 @@ def _(objective: InfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
         return {"alignment": mean(positives), "log_normaliser": mean(sums)}
     of_augmented, of_original = [], []  # log-sums with x̃_i, and with x_i, as the anchor
     for i in range(n):
-        if objective.candidates == "given":
+        if objective.candidates in ("given", "batch-and-given"):
             assert views.negatives is not None
             own = views.negatives if views.negatives.ndim == views.x.ndim else views.negatives[i]
-            originals = [first[i], *rows(energy.embed, encoder, own)]
-            augmented = [second[i], *rows(energy.embed_augmented, encoder, own)]
+            kept = [i] if objective.candidates == "given" else list(range(n))
+            originals = [*(first[j] for j in kept), *rows(energy.embed, encoder, own)]
+            augmented = [*(second[j] for j in kept), *rows(energy.embed_augmented, encoder, own)]
+        elif objective.candidates == "originals":
+            augmented = [second[i], *(first[j] for j in range(n) if j != i)]
+            originals = [first[i]]  # nobody asks
         else:
             kept = [j for j in range(n) if objective.candidates == "batch" or j != i]
             originals, augmented = [first[j] for j in kept], [second[j] for j in kept]
@@ -265,6 +273,68 @@ def _(objective: Spectral, encoder: nn.Module, views: Views) -> dict[str, float]
         "alignment": -2 * mean([dot(first[i], second[i]) for i in range(n)]),
         "uniformity": mean([dot(first[i], second[j]) ** 2 for i in range(n) for j in range(n) if i != j]),
     }
+
+
+@loss.register
+def _(objective: TriCL, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    weights = objective.importance.tolist()
+    n, m = len(first), len(weights)
+    size = 1.0
+    if objective.contrast == "infonce":
+        first, second = ([[v / math.sqrt(dot(z, z)) for v in z] for z in side] for side in (first, second))
+        size = math.sqrt(m)
+
+    def weighted(a: Vector, b: Vector) -> float:
+        return sum(w * u * v for w, u, v in zip(weights, a, b, strict=True))
+
+    decorrelation = 0.0
+    for j, k in itertools.product(range(m), range(m)):
+        moment = mean([0.5 * size**2 * (z[j] * z[k] + y[j] * y[k]) for z, y in zip(first, second, strict=True)])
+        decorrelation += (moment - (j == k)) ** 2
+    if objective.contrast == "spectral":
+        return {
+            "alignment": -2 * mean([weighted(first[i], second[i]) for i in range(n)]),
+            "uniformity": mean([weighted(first[i], second[j]) ** 2 for i in range(n) for j in range(n) if i != j]),
+            "decorrelation": decorrelation,
+        }
+    tau = objective.energy.temperature
+    sums = [
+        0.5 * log_sum_exp([weighted(first[i], second[j]) / tau for j in range(n)])
+        + 0.5 * log_sum_exp([weighted(first[j], second[i]) / tau for j in range(n)])
+        for i in range(n)
+    ]
+    alignment = -mean([weighted(first[i], second[i]) / tau for i in range(n)])
+    return {"alignment": alignment, "log_normaliser": mean(sums), "decorrelation": decorrelation}
+
+
+@loss.register
+def _(objective: AlignUniform, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    n, energy, alpha = len(first), objective.energy, objective.alpha
+    apart = [
+        math.log(mean([math.exp(-delta(energy, first[i], first[j])) for j in range(n) if j != i])) for i in range(n)
+    ]
+    together = [delta(energy, first[i], second[i]) for i in range(n)]
+    return {"alignment": (1 - alpha) * mean(together), "uniformity": alpha * mean(apart)}
+
+
+@loss.register
+def _(objective: Ensemble, encoder: nn.Module, views: Views) -> dict[str, float]:
+    found = {}
+    for number, part in enumerate(objective.objectives):
+        own = Views(views.x, views.augmented[number : number + 1], negatives=views.negatives)
+        found |= {f"{name}_{number + 1}": value for name, value in loss(part, encoder, own).items()}
+    return found
+
+
+@loss.register
+def _(objective: LatentRegression, encoder: nn.Module, views: Views) -> dict[str, float]:
+    found = rows(objective.energy.embed, encoder, views.x)
+    assert views.latents is not None
+    truth = views.latents.tolist()
+    errors = [sum((u - v) ** 2 for u, v in zip(a, b, strict=True)) for a, b in zip(found, truth, strict=True)]
+    return {"error": mean(errors)}
 
 
 @loss.register

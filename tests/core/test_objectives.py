@@ -17,8 +17,10 @@ from probssl.errors import InputError, NonFiniteLoss
 from probssl.objectives import (
     NCE,
     SNL,
+    AlignUniform,
     BiasNetwork,
     ChiSquared,
+    Ensemble,
     Fisher,
     InfoNCE,
     JensenShannon,
@@ -118,6 +120,7 @@ def test_order_of_the_batch_does_not_matter(member: ObjectiveMember) -> None:
         views.x[order],
         views.augmented[:, order],
         score=None if views.score is None else views.score[:, order],
+        latents=None if views.latents is None else views.latents[order],
         negatives=negatives,
         directions=None if views.directions is None else views.directions[:, order],
     )
@@ -215,9 +218,15 @@ def constant_value(objective: Objective, views: Views) -> float | None:
         return {
             "batch": math.log(n),
             "batch-negatives": 0.0,
+            "originals": math.log(n),
+            "batch-and-given": math.log(n + NEGATIVES),
             "two-view": math.log(2 * n - 1),
             "given": math.log(1 + NEGATIVES),
         }[objective.candidates]
+    if isinstance(objective, AlignUniform):
+        return 0.0
+    if isinstance(objective, Ensemble):
+        return len(objective.objectives) * math.log(n)
     if isinstance(objective, Triplet):
         return objective.margin
     if isinstance(objective, Spectral):
@@ -282,6 +291,22 @@ def test_the_symmetric_anchor_is_the_mean_of_both(candidates: str, energy: Energ
     }
     assert values["symmetric"] == pytest.approx(0.5 * (values["augmented"] + values["original"]), rel=1e-12)
     assert abs(values["augmented"] - values["original"]) > 1e-6
+
+
+@pytest.mark.parametrize("candidates", ["batch", "batch-negatives", "originals"])
+@pytest.mark.parametrize("energy", each(SYMMETRIC))
+def test_groups_are_batches_of_their_own(candidates: str, energy: Member[Energy]) -> None:
+    x = normal(12, INPUT)
+    views = GaussianNoise(0.5)(x, Needs(), generator(1))
+    grouped = InfoNCE(energy.built(), candidates=candidates, group_size=4)
+    alone = InfoNCE(energy.built(), candidates=candidates)
+    parts = [
+        alone(smooth_encoder(), Views(views.x[at : at + 4], views.augmented[:, at : at + 4])).total.item()
+        for at in (0, 4, 8)
+    ]
+    assert grouped(smooth_encoder(), views).total.item() == pytest.approx(sum(parts) / 3, rel=1e-12)
+    with pytest.raises(InputError, match="12 cannot be cut into groups of 5"):
+        InfoNCE(energy.built(), candidates=candidates, group_size=5)(smooth_encoder(), views)
 
 
 @pytest.mark.parametrize("energy", each(SYMMETRIC))

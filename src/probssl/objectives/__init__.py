@@ -1,20 +1,25 @@
 """Objectives: one class per published loss, each a different way to deal with the normaliser of q(x | x̃)."""
 
 from probssl.objectives.base import Objective, PairObjective, Terms
-from probssl.objectives.contrast import SimSiam, Spectral, Triplet
+from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.infonce import InfoNCE, SimCLR
+from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 
 __all__ = [
     "NCE",
     "SNL",
+    "AlignUniform",
+    "AnInfoNCE",
     "BiasNetwork",
     "ChiSquared",
+    "Ensemble",
     "Fisher",
     "InfoNCE",
     "JensenShannon",
+    "LatentRegression",
     "Objective",
     "PairObjective",
     "RenyiInfoNCE",
@@ -23,5 +28,6 @@ __all__ = [
     "SlicedFisher",
     "Spectral",
     "Terms",
+    "TriCL",
     "Triplet",
 ]

@@ -1,14 +1,16 @@
-"""Objectives that replace the normaliser by something simpler: Triplet, Spectral, SimSiam."""
+"""Objectives that replace the normaliser by something simpler: Triplet, Spectral, TriCL, SimSiam."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from probssl.encoders import MLP
-from probssl.energies import Cosine, Energy, Euclidean, unit
+from probssl.energies import Cosine, Dot, Energy, Euclidean, unit
 from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective
 from probssl.objectives.pairwise import PairLogits
@@ -107,3 +109,55 @@ class SimSiam(PairObjective):
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return -1.0
+
+
+class TriCL(PairObjective):
+    """Contrast by zᵀSz̃ with a learnt diagonal S ≥ 0 of importances, and a decorrelation term  (Zhang et al., 2023).
+
+    `contrast="spectral"`: L = −2 E[z⁺ᵀSz̃⁺] + E_{i≠j}[(z_iᵀSz̃_j)²] + ‖½ E[zzᵀ + z̃z̃ᵀ] − I‖²_F, the form that has a
+    theorem: encoders that minimise it agree up to order and sign of their features, which S ranks.
+    `contrast="infonce"`: InfoNCE with logits zᵀSz̃ / τ on the unit sphere in place of the first two terms, and the
+    decorrelation of √m z. S = softplus(θ). AnInfoNCE H.4 compares with it: TriCL weighs latents, AnInfoNCE differences.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "dimension": "importances may vanish, though decorrelation keeps the features themselves apart"
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        contrast: Literal["spectral", "infonce"] = "spectral",
+        temperature: float = 1.0,
+        pair: Pair = "original",
+    ) -> None:
+        if contrast not in ("spectral", "infonce"):
+            raise InputError(f"TriCL contrasts by 'spectral' or 'infonce', not {contrast!r}")
+        super().__init__(Dot(temperature), pair=pair)
+        self.contrast = contrast
+        self.raw_importance = nn.Parameter(torch.full((dim,), math.log(math.e - 1)))  # importances of 1
+
+    @property
+    def importance(self) -> Tensor:
+        """The diagonal of S: [dim]."""
+        return F.softplus(self.raw_importance)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        if self.contrast == "spectral":
+            products = PairLogits(first * self.importance, second)
+            contrast = {
+                "alignment": -2 * products.diagonal().mean(),
+                "uniformity": products.off_diagonal_mean("square"),
+            }
+        else:
+            first, second = unit(first), unit(second)
+            pairs = PairLogits.of(self.energy, first * self.importance, second)
+            alignment = -pairs.diagonal().mean()
+            both = 0.5 * (pairs.mean_cross_entropy() + pairs.transposed().mean_cross_entropy())
+            contrast = {"alignment": alignment, "log_normaliser": both - alignment}
+            first, second = (side * math.sqrt(side.shape[-1]) for side in (first, second))
+        second_moments = (first.mT @ first + second.mT @ second) / (2 * len(first))
+        departure = second_moments - torch.eye(first.shape[-1], dtype=first.dtype, device=first.device)
+        return {**contrast, "decorrelation": departure.square().sum()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from probssl.objectives.base import Objective, Pair, PairObjective, Summed
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
 
-Candidates = Literal["batch", "batch-negatives", "two-view", "given"]
+Candidates = Literal["batch", "batch-negatives", "originals", "two-view", "given", "batch-and-given"]
 Anchor = Literal["augmented", "original", "symmetric"]
 
 
@@ -27,12 +27,18 @@ class InfoNCE(PairObjective):
       log n − L is a lower bound on the mutual information I(x; x̃), never above log n.
     - `"batch-negatives"`: the n − 1 others, averaged (Siamese-EBM Eq. 15, its 1/n corrected to 1/(n − 1)). A
       constant encoder gives 0; unbounded below, and no bound on the mutual information.
+    - `"originals"`: x̃_i and the n − 1 other originals for the anchor x_i, so that negatives follow the marginal p(x)
+      exactly (AnInfoNCE Eq. 3 with M = n − 1). L ≥ 0; a constant encoder gives log n. Needs a symmetric energy.
     - `"two-view"`: both views of everything but the anchor itself, 2n − 1 candidates, both views as anchors: the
       NT-Xent loss of SimCLR. A constant encoder gives log(2n − 1). Needs a symmetric energy.
     - `"given"`: the positive and `views.negatives`, [M, ...] shared or [n, M, ...] per anchor.
+    - `"batch-and-given"`: those of the batch, and the negatives too (AnInfoNCE H.3: hard ones beside the usual).
 
-    `anchor` says whose normaliser is sampled: `"augmented"` (x̃ picks its source among originals, Eq. 160),
-    `"original"` (x picks its augmentation, Eq. 16), or `"symmetric"` (the mean of both).
+    `group_size` contrasts within groups of so many data points instead of the whole batch, so that a step of many pairs
+    need not be one of many candidates: where positives are nearly independent that is the better use of them.
+
+    `anchor` says whose normaliser is sampled: `"augmented"` (x̃ picks its source among originals, Eq. 160; the default
+    but for `"originals"`), `"original"` (x picks its augmentation, Eq. 16), or `"symmetric"` (the mean of both).
 
     Terms: `alignment` = mean δ of positives, `log_normaliser` = mean log-sum. Optimum: δ = −log p(x̃ | x) + c(anchor).
     Collapse: a constant encoder is never the minimum when x̃ tells anything about x; dimensions may be dropped
@@ -48,34 +54,55 @@ class InfoNCE(PairObjective):
         energy: Energy | None = None,
         *,
         candidates: Candidates = "batch",
-        anchor: Anchor = "augmented",
+        anchor: Anchor | None = None,
         pair: Pair = "original",
+        group_size: int | None = None,
     ) -> None:
         energy = Cosine() if energy is None else energy
-        if candidates not in ("batch", "batch-negatives", "two-view", "given"):
-            raise InputError(f"candidates are batch, batch-negatives, two-view or given, not {candidates!r}")
-        if anchor not in ("augmented", "original", "symmetric"):
+        if candidates not in get_args(Candidates):
+            raise InputError(f"candidates are {', '.join(get_args(Candidates))}, not {candidates!r}")
+        if anchor not in (None, *get_args(Anchor)):
             raise InputError(f"the anchor is augmented, original or symmetric, not {anchor!r}")
-        if candidates == "two-view" and not energy.symmetric:
-            raise InputError("two-view candidates compare views within one side and need a symmetric energy")
-        super().__init__(energy, pair=pair, negatives=candidates == "given")
+        if candidates in ("originals", "two-view") and not energy.symmetric:
+            raise InputError(f"{candidates} candidates compare views within one side and need a symmetric energy")
+        if candidates == "originals" and anchor not in (None, "original"):
+            raise InputError(f"originals as candidates have originals as anchors, not {anchor}")
+        if group_size is not None and (group_size < 2 or candidates not in ("batch", "batch-negatives", "originals")):
+            raise InputError(
+                "groups of at least two can be made of the candidates batch, batch-negatives and originals"
+            )
+        super().__init__(energy, pair=pair, negatives=candidates in ("given", "batch-and-given"))
         self.candidates = candidates
-        self.anchor = anchor
+        self.anchor = anchor or ("original" if candidates == "originals" else "augmented")
+        self.group_size = group_size
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
         if self.candidates == "two-view":
             return self._two_view(first, second)
-        if self.candidates == "given":
+        if self.candidates in ("given", "batch-and-given"):
             return self._given(encoder, views, first, second)
+        if self.group_size is not None:
+            first, second = self._grouped(first), self._grouped(second)  # [groups, size, m]
+        if self.candidates == "originals":
+            positive = -self.energy.paired(first, second)
+            pairs = PairLogits.of(self.energy, first, first)
+            log_normaliser = pairs.mean_log_sum_exp(without_diagonal=True, extra=positive).mean()
+            return {"alignment": -positive.mean(), "log_normaliser": log_normaliser}
         pairs = PairLogits.of(self.energy, first, second)  # [n, n], rows x, columns x̃
         directions = [pairs if dim else pairs.transposed() for dim in self._anchor_dims]
         alignment = -pairs.diagonal().mean()
         if self.candidates == "batch-negatives":
-            log_normaliser = _mean([rows.mean_log_sum_exp(without_diagonal=True) for rows in directions])
-            return {"alignment": alignment, "log_normaliser": log_normaliser - math.log(len(first) - 1)}
-        loss = _mean([rows.mean_cross_entropy() for rows in directions])
+            log_normaliser = _mean([rows.mean_log_sum_exp(without_diagonal=True).mean() for rows in directions])
+            return {"alignment": alignment, "log_normaliser": log_normaliser - math.log(first.shape[-2] - 1)}
+        loss = _mean([rows.mean_cross_entropy().mean() for rows in directions])
         return Summed({"alignment": alignment, "log_normaliser": loss - alignment}, loss)
+
+    def _grouped(self, embeddings: Tensor) -> Tensor:
+        assert self.group_size is not None
+        if len(embeddings) % self.group_size:
+            raise InputError(f"a batch of {len(embeddings)} cannot be cut into groups of {self.group_size}")
+        return embeddings.unflatten(0, (-1, self.group_size))
 
     @property
     def _anchor_dims(self) -> list[int]:
@@ -90,26 +117,38 @@ class InfoNCE(PairObjective):
 
     def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> dict[str, Tensor]:
         if views.negatives is None:
-            raise InputError("candidates='given' needs views with negatives, and this pairing provides none")
+            raise InputError(
+                f"candidates={self.candidates!r} needs views with negatives, and this pairing provides none"
+            )
         positive = -self.energy.paired(first, second)  # [n]
         own = views.negatives.ndim == views.x.ndim + 1  # [n, M, ...] rather than [M, ...]
         flat = views.negatives.flatten(0, 1) if own else views.negatives
+        with_batch = self.candidates == "batch-and-given"
         log_normalisers = []
         for dim in self._anchor_dims:
-            anchors, embed = (first, self.energy.embed_augmented) if dim else (second, self.energy.embed)
-            negatives = embed(encoder, flat)  # [M, m] or [nM, m]
-            if own:  # one small matrix an anchor
-                anchors, negatives = anchors.unsqueeze(1), negatives.unflatten(0, views.negatives.shape[:2])
-            pairs = PairLogits.of(self.energy, *((anchors, negatives) if dim else (negatives, anchors)))
-            rows = pairs if dim else pairs.transposed()
-            log_normalisers.append(rows.mean_log_sum_exp(extra=positive.unsqueeze(1) if own else positive).mean())
+            anchors, batch = (first, second) if dim else (second, first)
+            negatives = (self.energy.embed_augmented if dim else self.energy.embed)(encoder, flat)  # [M, m] or [nM, m]
+            extra: Tensor | None
+            if own:
+                sides = anchors.unsqueeze(1), negatives.unflatten(0, views.negatives.shape[:2])
+                logits = -self.energy.paired(*(sides if dim else sides[::-1]))  # [n, M]
+                others, extra = batch, torch.logsumexp(logits, 1)
+                if not with_batch:
+                    log_normalisers.append(torch.logaddexp(extra, positive).mean())
+                    continue
+            elif with_batch:  # where the positive is
+                others, extra = torch.cat([batch, negatives]), None
+            else:
+                others, extra = negatives, positive
+            pairs = PairLogits.of(self.energy, *((anchors, others) if dim else (others, anchors)))
+            log_normalisers.append((pairs if dim else pairs.transposed()).mean_log_sum_exp(extra=extra))
         return {"alignment": -positive.mean(), "log_normaliser": _mean(log_normalisers)}
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return None if self.candidates == "batch-negatives" else 0.0
 
     def with_energy(self, energy: Energy) -> Objective | None:
-        if (self.pair, self.candidates, self.anchor) != ("original", "batch", "augmented"):
+        if (self.pair, self.candidates, self.anchor, self.group_size) != ("original", "batch", "augmented", None):
             return None
         return InfoNCE(energy)
 

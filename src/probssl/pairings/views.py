@@ -49,7 +49,10 @@ class Pairing(nn.Module, abc.ABC):
     def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
         """The batch that `needs` asks for, made from the observations x [n, ...]."""
         draws = [self.sample(x, generator) for _ in range(needs.augmented)]
-        augmented = draws[0].unsqueeze(0) if len(draws) == 1 else torch.stack(draws)
+        if draws:
+            augmented = draws[0].unsqueeze(0) if len(draws) == 1 else torch.stack(draws)
+        else:
+            augmented = x.new_empty(0, *x.shape)
         score = self.score(augmented, x) if needs.score else None
         directions = random_signs(x, needs.directions, generator) if needs.directions else None
         return Views(x=x, augmented=augmented, score=score, directions=directions)

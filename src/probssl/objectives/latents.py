@@ -1,0 +1,133 @@
+"""Objectives of the identifiability papers: AnInfoNCE, ensembles of losses, alignment with uniformity, and the
+regression on true latents that bounds them all."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.energies import Anisotropic, Euclidean, PNorm
+from probssl.errors import InputError
+from probssl.objectives.base import Objective, PairObjective
+from probssl.objectives.infonce import Anchor, Candidates, InfoNCE
+from probssl.objectives.pairwise import PairLogits
+from probssl.pairings.views import Needs, Views
+
+
+class AnInfoNCE(InfoNCE):
+    """InfoNCE whose energy learns a concentration a dimension: δ = ½ (f(x) − f(x̃))ᵀ Λ̂ (f(x) − f(x̃)) on the unit sphere.
+
+    AnInfoNCE Eq. 3, in the ½ convention. Where positives follow p(z̃ | z) ∝ exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) on the sphere
+    and negatives are uniform, the minimum is at Λ̂ = Λ with f a block-orthogonal map of the latents, each block of equal
+    concentrations (Theorem 3.1); with negatives of concentrations Λ⁻ it is at Λ̂ = Λ − Λ⁻ (Corollary B.1). Anchors
+    are originals, and so are negatives by default: those of the batch follow the marginal exactly, which augmented
+    ones do not. `normalise=False` leaves out the sphere ("w/o ℓ₂-norm." in the paper's Table 1).
+    """
+
+    energy: Anisotropic
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        concentration: float | Tensor = 1.0,
+        normalise: bool = True,
+        candidates: Candidates = "originals",
+        anchor: Anchor | None = "original",
+        group_size: int | None = None,
+    ) -> None:
+        energy = Anisotropic(dim, concentration, normalise=normalise)
+        super().__init__(energy, candidates=candidates, anchor=anchor, group_size=group_size)
+
+    @property
+    def concentrations(self) -> Tensor:
+        """Λ̂, the learnt diagonal: [dim]."""
+        return self.energy.concentration.detach()
+
+
+class Ensemble(Objective):
+    """L = Σ_k L_k(f, Λ̂_k): one encoder, several pairings, and an objective with parameters of its own for each.
+
+    AnInfoNCE B.3 and H.3. The k-th objective sees the k-th augmented view, which a `World` with several conditionals
+    draws from the k-th of them. Terms are numbered: `alignment_1`, `alignment_2`, …
+    """
+
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        if not objectives:
+            raise InputError("an ensemble needs at least one objective")
+        for objective in objectives:
+            if objective.needs.augmented != 1:
+                raise InputError("an ensemble takes objectives of one augmented view each")
+            if objective.needs.score or objective.needs.directions:
+                raise InputError("an ensemble takes objectives that need neither scores nor random directions")
+        needs = Needs(augmented=len(objectives), negatives=any(part.needs.negatives for part in objectives))
+        super().__init__(objectives[0].energy, needs)
+        self.objectives = nn.ModuleList(objectives)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        if len(views.augmented) != len(self.objectives):
+            raise InputError(f"an ensemble of {len(self.objectives)} got {len(views.augmented)} augmented views")
+        found = {}
+        for number, objective in enumerate(self.objectives):
+            assert isinstance(objective, Objective)
+            own = dataclasses.replace(views, augmented=views.augmented[number : number + 1])
+            for name, value in objective.terms(encoder, own).items():
+                found[f"{name}_{number + 1}"] = value * objective.weights.get(name, 1.0)
+        return found
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        parts = [part.optimum(batch_size, dim) for part in self.objectives if isinstance(part, Objective)]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+
+
+class AlignUniform(PairObjective):
+    """L = α Ũ + (1 − α) Ã   (CL-ICA Eq. 70-72, with the tildes and the minus that their print lost).
+
+    Ã = E ‖f(x) − f(x̃)‖_p^p over positives, Ũ = E_x log E_{x⁻} exp(−‖f(x) − f(x⁻)‖_p^p) over the other originals of the
+    batch. At α = ½ it is half of InfoNCE without the positive in its sum; for p ≠ 2 only signed permutations of a code
+    leave it unchanged, so that it can disentangle. Unbounded below for α > ½ (push everything apart); a constant
+    encoder gives 0.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "representation": "alignment alone is least for a constant encoder: a small α lets it win",
+        "dimension": "directions in which positives vary more than the data are worth nothing to it",
+    }
+
+    def __init__(self, alpha: float = 0.5, p: float = 1.0) -> None:
+        if not 0 < alpha < 1:
+            raise InputError(f"alpha, the weight of uniformity, lies between 0 and 1, not {alpha:g}")
+        super().__init__(PNorm(p))
+        self.alpha = float(alpha)
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        apart = PairLogits.of(self.energy, first, first).mean_log_sum_exp(without_diagonal=True)
+        return {
+            "alignment": (1 - self.alpha) * self.energy.paired(first, second).mean(),
+            "uniformity": self.alpha * (apart - math.log(len(first) - 1)),
+        }
+
+
+class LatentRegression(Objective):
+    """L = E ‖f(x) − z‖²: regression on the true latents of a world, the upper bound of what an encoder can identify.
+
+    The supervised score of CL-ICA's Table 1. Range [0, ∞); 0 where the encoder inverts the mixing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Euclidean(), Needs(augmented=0))
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        if views.latents is None:
+            raise InputError("regression on latents needs a world, whose latents are known")
+        return {"error": F.mse_loss(encoder(views.x), views.latents, reduction="none").sum(-1).mean()}
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return 0.0
