@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -165,3 +168,11 @@ def test_refusals():
         small_world(negatives=0)
     with pytest.raises(InputError, match="slope of an invertible"):
         InvertibleMLP(3, slope=0.0)
+
+
+def test_the_example_of_the_page_prints_what_it_says(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "worlds.md").read_text(encoding="utf-8")
+    code, said = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, flags=re.DOTALL)[0]
+    exec(compile(code, "worlds.md", "exec"), {})
+    raw, learnt = (float(n) for n in re.findall(r"\d\.\d+", capsys.readouterr().out))
+    assert [raw, learnt] == pytest.approx([float(n) for n in re.findall(r"\d\.\d+", said)], abs=0.015)

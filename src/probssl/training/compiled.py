@@ -57,7 +57,8 @@ def form_of(objective: Objective) -> Form | None:
     if isinstance(objective, InfoNCE) and kind.terms is InfoNCE.terms:
         if objective.candidates == "two-view":
             return Form("simclr", energy)
-        return Form("infonce", energy) if (objective.candidates, objective.anchor) == ("batch", "augmented") else None
+        usual = (objective.candidates, objective.anchor, objective.group_size) == ("batch", "augmented", None)
+        return Form("infonce", energy) if usual else None
     if isinstance(objective, Biased) and kind in (NCE, SNL):
         hidden = _plain_bias(objective.bias)
         prior = objective.prior if isinstance(objective, NCE) else None
