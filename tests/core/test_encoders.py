@@ -9,7 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from probssl.encoders import MLP, WithHead, encode, representation, seeded
+from probssl.encoders import (
+    MLP,
+    Centring,
+    OnSphere,
+    Whitening,
+    WithHead,
+    encode,
+    latent_encoder,
+    representation,
+    seeded,
+)
 from probssl.errors import InputError
 
 from .members import normal
@@ -128,3 +138,37 @@ def test_the_mode_is_restored_after_an_error() -> None:
 
 def test_no_rows_have_no_representations() -> None:
     assert encode(MLP([3, 2]), torch.zeros(0, 3)).shape == (0, 2)
+
+
+def test_a_slope_makes_the_relu_leaky() -> None:
+    plain, leaky = (seeded(0, lambda s=slope: MLP([2, 3, 1], slope=s)) for slope in (0.0, 0.2))
+    x = normal(50, 2, dtype=torch.float32)
+    hidden = x @ plain[0].weight.T + plain[0].bias
+    torch.testing.assert_close(leaky(x), nn.functional.leaky_relu(hidden, 0.2) @ plain[2].weight.T + plain[2].bias)
+    assert not torch.allclose(leaky(x), plain(x))
+
+
+def test_whitening_makes_the_covariance_one() -> None:
+    x = normal(400, 3) @ normal(3, 3, seed=1) + 5
+    torch.testing.assert_close(torch.cov(Whitening(x)(x).T), torch.eye(3, dtype=torch.float64))
+    flat = torch.cat([x, torch.full((400, 1), 2.0, dtype=torch.float64)], 1)
+    assert bool(Whitening(flat)(flat).isfinite().all())
+    with pytest.raises(InputError, match="at least two rows"):
+        Whitening(x[:1])
+
+
+def test_centring_takes_the_mean_of_the_batch_and_later_that_of_recent_ones() -> None:
+    centring = Centring(2, momentum=0.1).double()
+    for number in range(200):
+        z = normal(64, 2, seed=number) + torch.tensor([3.0, -1.0])
+        assert centring(z).mean(0).abs().max() < 1e-12
+    torch.testing.assert_close(centring.eval().mean, torch.tensor([3.0, -1.0], dtype=torch.float64), atol=0.2, rtol=0)
+    torch.testing.assert_close(centring(z), z - centring.mean)
+
+
+def test_an_encoder_of_latents() -> None:
+    x = normal(100, 4, dtype=torch.float32)
+    encoder = latent_encoder(x, 3, (8, 8), sphere=True)
+    torch.testing.assert_close(encode(encoder, x).norm(dim=1), torch.ones(100))
+    torch.testing.assert_close(OnSphere(2.0)(x).norm(dim=1), torch.full((100,), 2.0))
+    assert len(latent_encoder(x, 3, (8,), sphere=False)) == 2

@@ -1,5 +1,18 @@
 """Encoders ψ: observations to representations, and heads g: representations to embeddings."""
 
+from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
 
-__all__ = ["GLOBAL_RANDOM_STATE", "MLP", "Predictor", "WithHead", "encode", "representation", "seeded"]
+__all__ = [
+    "GLOBAL_RANDOM_STATE",
+    "MLP",
+    "Centring",
+    "OnSphere",
+    "Predictor",
+    "Whitening",
+    "WithHead",
+    "encode",
+    "latent_encoder",
+    "representation",
+    "seeded",
+]

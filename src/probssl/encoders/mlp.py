@@ -21,7 +21,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 class MLP(nn.Sequential):
     """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP([d, 2d, m])`).
 
-    `MLP([d, m])` is a linear map. With `batch_norm`, every hidden layer is normalised by the statistics of its batch
+    `MLP([d, m])` is a linear map. A `slope` above 0 makes the ReLU leaky (CL-ICA, AnInfoNCE). With `batch_norm`, every hidden layer is normalised by the statistics of its batch
     while training, with no running averages when `track_running_stats` is off.
     """
 
@@ -30,6 +30,7 @@ class MLP(nn.Sequential):
         sizes: Sequence[int],
         *,
         bias: bool = True,
+        slope: float = 0.0,
         batch_norm: bool = False,
         track_running_stats: bool = True,
     ) -> None:
@@ -40,7 +41,7 @@ class MLP(nn.Sequential):
             layers.append(nn.Linear(fan_in, fan_out, bias=bias))
             if batch_norm:
                 layers.append(nn.BatchNorm1d(fan_out, track_running_stats=track_running_stats))
-            layers.append(nn.ReLU())
+            layers.append(nn.LeakyReLU(slope) if slope else nn.ReLU())
         layers.append(nn.Linear(sizes[-2], sizes[-1], bias=bias))
         super().__init__(*layers)
         self.sizes = tuple(int(size) for size in sizes)
