@@ -21,8 +21,9 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 class MLP(nn.Sequential):
     """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP([d, 2d, m])`).
 
-    `MLP([d, m])` is a linear map. A `slope` above 0 makes the ReLU leaky (CL-ICA, AnInfoNCE). With `batch_norm`, every hidden layer is normalised by the statistics of its batch
-    while training, with no running averages when `track_running_stats` is off.
+    `MLP([d, m])` is a linear map. A `slope` above 0 makes the ReLU leaky (CL-ICA, AnInfoNCE). With `batch_norm`, every
+    hidden layer is normalised by the statistics of its batch while training, with no running averages when
+    `track_running_stats` is off.
     """
 
     def __init__(
