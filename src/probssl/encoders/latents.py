@@ -73,6 +73,6 @@ class OnSphere(nn.Module):
 def latent_encoder(
     sample: Tensor, dim: int, hidden: Sequence[int], *, sphere: bool, slope: float = 0.2
 ) -> nn.Sequential:
-    """An encoder of observations like `sample` [n, d] into latents: whitening, leaky MLP and, for a sphere, centring."""
+    """An encoder of observations like `sample` [n, d]: whitening, leaky MLP and, for latents on a sphere, centring."""
     parts: list[nn.Module] = [Whitening(sample), MLP([sample.shape[1], *hidden, dim], slope=slope)]
     return nn.Sequential(*parts, *([Centring(dim), OnSphere()] if sphere else []))
