@@ -38,7 +38,7 @@ class Tabular(Study):
     """What both sweeps share."""
 
     paper = "Siamese-EBM, §4.2 and F"
-    laptop = "about 1 h"
+    laptop = "45 to 60 min"
     reference = "claimed"
     code = ("probssl.studies.tabular_trials", "probssl.studies.tabular_measures")
     setup: ClassVar[Setup]
