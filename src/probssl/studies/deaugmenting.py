@@ -40,7 +40,7 @@ class Deaugmenting(Study):
     name = "siamese/deaugmenting"
     paper = "Siamese-EBM, A.3"
     claim = "a metric for undoing augmentations, and whether it predicts the probe"
-    laptop = "12 to 15 min"
+    laptop = "7 to 10 min"
     code = ("probssl.studies.circles_trials", "probssl.studies.deaugmenting_trials")
 
     def configs(self, budget: Budget) -> list[Config]:
