@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from probssl.worlds import (
-    Anisotropic,
     Around,
     Box,
     Conditional,
+    FisherBingham,
     Marginal,
     ProjectedGaussian,
     RealSpace,
@@ -35,7 +35,7 @@ def on_sphere(dim: int) -> dict[str, Conditional]:
     }
     found["vMF 30, radius 3"] = VonMisesFisher(Sphere(dim, 3.0), 30.0)
     for low, high in ((0.01, 0.02), (5.0, 25.0), (0.01, 1000.0), (900.0, 1000.0)):
-        found[f"anisotropic {low:g} to {high:g}"] = Anisotropic(sphere, spread(dim, low, high))
+        found[f"anisotropic {low:g} to {high:g}"] = FisherBingham(sphere, spread(dim, low, high))
     for scale in (0.05, 1.0):
         found[f"projected normal {scale:g}"] = generalised_normal(sphere, 2, scale)
     found["projected normal 0.3, radius 2"] = normal(Sphere(dim, 2.0), 0.3)

@@ -12,10 +12,10 @@ from scipy.stats import gennorm, kstest
 from probssl.errors import InputError
 from probssl.theory.sphere import mean_resultant_length
 from probssl.worlds import (
-    Anisotropic,
     Around,
     Box,
     Conditional,
+    FisherBingham,
     ProjectedGaussian,
     RealSpace,
     ShellGaussian,
@@ -124,7 +124,7 @@ def test_exact_samplers_obey_steins_identity(name, dim):
 @pytest.mark.parametrize(("dim", "bound"), [(3, 4.8), (10, 4.8)])
 def test_steins_identity_tells_the_shortcuts_apart(dim, bound):
     concentrations = spread(dim, 5.0, 25.0)
-    exact = Anisotropic(Sphere(dim), concentrations)
+    exact = FisherBingham(Sphere(dim), concentrations)
     z = anchors(exact, 20_000)
     for shortcut in (ProjectedGaussian(Sphere(dim), concentrations), ShellGaussian(Sphere(dim), concentrations, 0.5)):
         values = stein(exact, shortcut.sample(z, seeded()), z)
@@ -161,7 +161,7 @@ def test_densities_weigh_uniform_points_to_one(name):
 def test_the_anisotropic_world_moves_as_far_as_quadrature_says():
     concentrations = torch.tensor([5.0] * 5 + [25.0] * 5)
     z = Sphere(10).uniform(60_000, seeded())
-    square = (Anisotropic(Sphere(10), concentrations).sample(z, seeded(1)) - z).square()
+    square = (FisherBingham(Sphere(10), concentrations).sample(z, seeded(1)) - z).square()
     for block, expected in ((slice(0, 5), 0.5660147644), (slice(5, 10), 0.1740965191)):
         moved = square[:, block].sum(1)
         assert float(moved.mean()) == pytest.approx(expected, abs=4 * float(moved.std()) / math.sqrt(len(z)))
@@ -170,13 +170,13 @@ def test_the_anisotropic_world_moves_as_far_as_quadrature_says():
 def test_equal_concentrations_are_von_mises_fisher():
     z = Sphere(7).uniform(200, seeded(), torch.double)
     x = Sphere(7).uniform(200, seeded(1), torch.double)
-    one, other = Anisotropic(Sphere(7), 12.0), VonMisesFisher(Sphere(7), 12.0)
+    one, other = FisherBingham(Sphere(7), 12.0), VonMisesFisher(Sphere(7), 12.0)
     torch.testing.assert_close(one.log_prob(x, z), other.log_prob(x, z), rtol=1e-11, atol=1e-11)
 
 
 def test_the_normaliser_of_the_anisotropic_density_varies():
     # The values of log C(z)/|S⁹| at |z₁|² = 0, ½ and 1 in the published world.
-    law = Anisotropic(Sphere(10), torch.tensor([5.0] * 5 + [25.0] * 5))
+    law = FisherBingham(Sphere(10), torch.tensor([5.0] * 5 + [25.0] * 5))
     z = torch.zeros(3, 10, dtype=torch.double)
     z[0, 9] = z[2, 0] = 1
     z[1, 0] = z[1, 9] = math.sqrt(0.5)
@@ -255,8 +255,8 @@ def test_the_opposite_marginal_is_a_mirror():
         (lambda: VonMisesFisher(Sphere(3), -1.0), "at least 0, not -1"),
         (lambda: generalised_normal(Box(3), 0.0, 1.0), "shape must be positive"),
         (lambda: generalised_normal(Box(3), 2.0, torch.ones(2)), "one scale or 3"),
-        (lambda: Anisotropic(Sphere(3), torch.tensor([1.0, 0.0, 2.0])), "every concentration must be positive"),
-        (lambda: Anisotropic(Sphere(3, 2.0), 1.0), "unit sphere"),
+        (lambda: FisherBingham(Sphere(3), torch.tensor([1.0, 0.0, 2.0])), "every concentration must be positive"),
+        (lambda: FisherBingham(Sphere(3, 2.0), 1.0), "unit sphere"),
         (lambda: ShellGaussian(Sphere(3), 1.0, 1.5), "between 0 and 1"),
         (lambda: generalised_normal(Sphere(3), 1.0, 1.0).log_prob(torch.ones(1, 3), torch.ones(1, 3)), HAS_NO_DENSITY),
         (lambda: Around(normal(Sphere(3), 1.0), torch.zeros(3)), "must be a point of"),

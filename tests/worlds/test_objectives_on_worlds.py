@@ -13,7 +13,7 @@ from probssl.energies import Cosine, Dot, PNorm
 from probssl.errors import InputError
 from probssl.objectives import AlignUniform, AnInfoNCE, Ensemble, Fisher, InfoNCE, LatentRegression, SimCLR, TriCL
 from probssl.theory.sphere_bayes import bayes_infonce_anisotropic, bayes_infonce_vmf
-from probssl.worlds import Anisotropic, ProjectedGaussian, RealSpace, Sphere, Uniform, VonMisesFisher, World
+from probssl.worlds import FisherBingham, ProjectedGaussian, RealSpace, Sphere, Uniform, VonMisesFisher, World
 
 LATENTS = nn.Identity()  # the encoder that has found them
 
@@ -43,7 +43,7 @@ def test_infonce_at_the_latents_is_the_bayes_loss(candidates):
 def test_aninfonce_at_the_latents_is_the_bayes_loss(candidates):
     truth = torch.tensor([5.0] * 5 + [25.0] * 5)
     space = Sphere(10)
-    world = World(Uniform(space), Anisotropic(space, truth), negatives=255)
+    world = World(Uniform(space), FisherBingham(space, truth), negatives=255)
     objective = AnInfoNCE(10, concentration=truth, candidates=candidates)
     found, error = mean_loss(objective, world, 256, 40)
     expected = bayes_infonce_anisotropic(truth.numpy(), 255, 3000, np.random.default_rng(0))
@@ -64,7 +64,7 @@ def slope_at(world: World, concentrations: torch.Tensor, **options) -> torch.Ten
 
 def test_the_true_concentrations_are_stationary_with_exact_samples_only():
     space, truth = Sphere(6), torch.tensor([4.0] * 3 + [20.0] * 3)
-    exact = World(Uniform(space), Anisotropic(space, truth))
+    exact = World(Uniform(space), FisherBingham(space, truth))
     assert slope_at(exact, truth).abs().max() < 4
     shortcut = World(Uniform(space), ProjectedGaussian(space, truth))
     assert slope_at(shortcut, truth).max() < -5.5  # it asks for larger ones
@@ -73,14 +73,14 @@ def test_the_true_concentrations_are_stationary_with_exact_samples_only():
 def test_with_hard_negatives_the_optimum_is_the_difference():
     space = Sphere(6)
     positive, hard = torch.tensor([15.0] * 3 + [40.0] * 3), torch.tensor([5.0] * 3 + [12.0] * 3)
-    world = World(Uniform(space), Anisotropic(space, positive), hard=Anisotropic(space, hard), negatives=8)
+    world = World(Uniform(space), FisherBingham(space, positive), hard=FisherBingham(space, hard), negatives=8)
     assert slope_at(world, positive - hard, candidates="given").abs().max() < 4
     assert slope_at(world, positive, candidates="given").min() > 8  # too concentrated
 
 
 def test_an_ensemble_is_the_sum_of_its_parts():
     space = Sphere(4)
-    world = World(Uniform(space), [Anisotropic(space, 5.0), Anisotropic(space, 50.0)])
+    world = World(Uniform(space), [FisherBingham(space, 5.0), FisherBingham(space, 50.0)])
     parts = [AnInfoNCE(4, concentration=c) for c in (5.0, 50.0)]
     both = Ensemble(parts)
     views = world.draw(64, both.needs, generator())

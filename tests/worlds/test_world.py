@@ -15,9 +15,9 @@ from probssl.objectives import Fisher, InfoNCE
 from probssl.pairings import GaussianNoise, Needs
 from probssl.training import TrainingPlan, fit
 from probssl.worlds import (
-    Anisotropic,
     Box,
     Decoder,
+    FisherBingham,
     Identity,
     InvertibleMLP,
     Sphere,
@@ -97,7 +97,7 @@ def test_negatives_are_fresh_or_hard():
 
 def test_several_conditionals_take_turns():
     space = Sphere(6)
-    near, far = Anisotropic(space, 1000.0), Anisotropic(space, 1.0)
+    near, far = FisherBingham(space, 1000.0), FisherBingham(space, 1.0)
     views = World(Uniform(space), [near, far]).draw(400, Needs(augmented=4), generator())
     cosines = (views.augmented * views.x).sum(-1).mean(1)
     assert float(cosines[0]) > 0.95 < float(cosines[2])

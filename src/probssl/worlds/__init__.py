@@ -1,6 +1,6 @@
 """Worlds: data with known latents. Spaces × marginals × conditionals × mixings, every part sampled exactly."""
 
-from probssl.worlds.anisotropic import Anisotropic, ProjectedGaussian, ShellGaussian
+from probssl.worlds.anisotropic import FisherBingham, ProjectedGaussian, ShellGaussian
 from probssl.worlds.conditionals import (
     Conditional,
     GeneralisedNormal,
@@ -17,11 +17,11 @@ from probssl.worlds.spaces import Box, RealSpace, Space, Sphere
 from probssl.worlds.world import World
 
 __all__ = [
-    "Anisotropic",
     "Around",
     "Box",
     "Conditional",
     "Decoder",
+    "FisherBingham",
     "GeneralisedNormal",
     "Identity",
     "InvertibleMLP",

@@ -1,4 +1,4 @@
-"""The anisotropic conditional of AnInfoNCE on the unit sphere, exact, and the two shortcuts that stand in for it.
+"""The anisotropic conditional of AnInfoNCE on the unit sphere: the exact law, and the two shortcuts that stand in for it.
 
 p(z̃ | z) ∝ exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)), Λ = diag(concentrations), everywhere with the ½ of the paper's released code:
 Λ here is twice the Λ of its Eq. 2, and the published values (5, 25, …) are these.
@@ -35,7 +35,7 @@ class _OnUnitSphere(Conditional):
         self.register_buffer("concentrations", positive_per_dimension("concentration", concentrations, space.dim))
 
 
-class Anisotropic(_OnUnitSphere):
+class FisherBingham(_OnUnitSphere):
     """p(z̃ | z) = exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) / C(z) on the unit sphere, sampled exactly  (AnInfoNCE Eq. 2, with the ½).
 
     A Fisher–Bingham distribution; its normaliser C(z) is not constant unless Λ = κI, which is von Mises–Fisher.
