@@ -1,4 +1,4 @@
-"""The anisotropic conditional of AnInfoNCE on the unit sphere: the exact law, and the two shortcuts that stand in for it.
+"""The anisotropic conditional of AnInfoNCE on the unit sphere: the exact law, and two shortcuts that stand in for it.
 
 p(z̃ | z) ∝ exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)), Λ = diag(concentrations), everywhere with the ½ of the paper's released code:
 Λ here is twice the Λ of its Eq. 2, and the published values (5, 25, …) are these.
