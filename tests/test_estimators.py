@@ -22,10 +22,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_sp
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from probssl import estimators
 from probssl.data import load
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
-from probssl.estimators import SiameseEncoder
+from probssl.estimators import SiameseEncoder, common
 from probssl.objectives import InfoNCE
 from probssl.pairings import Views
 from probssl.recipe import ENERGIES, OBJECTIVES, Recipe
@@ -71,7 +70,8 @@ def test_parameters_and_defaults_are_those_of_the_recipe():
     mine = {name: p.default for name, p in inspect.signature(SiameseEncoder).parameters.items()}
     for own in ("standardise", "random_state", "verbose"):
         del mine[own]
-    recipe = {field.name: field.default for field in dataclasses.fields(Recipe) if field.name != "seed"}
+    without = ("seed", "world")  # an estimator is given its data
+    recipe = {field.name: field.default for field in dataclasses.fields(Recipe) if field.name not in without}
     assert mine == recipe
     assert list(mine) == list(recipe)
 
@@ -144,7 +144,7 @@ class TestTransform:
 class TestScore:
     def test_is_log_n_less_infonce(self, trained, digits):
         x = trained._inputs(digits[1])
-        augmented = trained.recipe_.build_pairing().sample(x, torch.Generator().manual_seed(estimators.SCORE_SEED))
+        augmented = trained.recipe_.build_pairing().sample(x, torch.Generator().manual_seed(common.SCORE_SEED))
         infonce = InfoNCE(trained.objective_.energy)
         with torch.no_grad():
             loss = infonce(trained.encoder_, Views(x.float(), augmented.float().unsqueeze(0))).total.item()
@@ -161,7 +161,7 @@ class TestScore:
         assert encoder.score(wine[0]) <= 0.02
 
     def test_blocks_keep_memory_and_bound(self, trained, digits, monkeypatch):
-        monkeypatch.setattr(estimators, "SCORE_ROWS", 20)
+        monkeypatch.setattr(common, "SCORE_ROWS", 20)
         inside = digits[0][:201]  # eleven blocks of 18 or 19 rows
         assert trained.score(inside) <= math.log(19)
         monkeypatch.undo()
@@ -170,7 +170,7 @@ class TestScore:
     def test_many_rows(self):
         x = np.random.default_rng(0).normal(size=(20_000, 4))
         score = SiameseEncoder(steps=5, random_state=0).fit(x).score(x)
-        assert score <= math.log(estimators.SCORE_ROWS)
+        assert score <= math.log(common.SCORE_ROWS)
 
 
 class TestPartialFit:

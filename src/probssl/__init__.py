@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from probssl.data import Table, load
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
-    from probssl.estimators import SiameseEncoder
+    from probssl.estimators import ContrastiveICA, SiameseEncoder
     from probssl.evaluation import evaluate
     from probssl.model import Model
     from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
@@ -35,7 +35,7 @@ _HOMES = {
     "data": ("Table", "load"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
-    "estimators": ("SiameseEncoder",),
+    "estimators": ("ContrastiveICA", "SiameseEncoder"),
     "evaluation": ("evaluate",),
     "model": ("Model",),
     "objectives": (
@@ -60,6 +60,7 @@ __all__ = [
     "SNL",
     "Anisotropic",
     "Asymmetric",
+    "ContrastiveICA",
     "Cosine",
     "Dot",
     "Energy",

@@ -174,10 +174,10 @@ def _from_loss(loss: ReferenceLosses, recipe: Recipe, collapsed: bool) -> list[F
     scale = abs(loss.constant.mean) or 1.0
     if loss.optimum is not None and loss.constant.mean - loss.optimum.mean < NOTHING_TO_LEARN * scale:
         message = (
-            f"nothing to learn: a model that knew the augmentation exactly would have {_shown(loss.optimum)}, "
+            f"nothing to learn: a model that knew the {_pairs(recipe)} exactly would have {_shown(loss.optimum)}, "
             f"a constant encoder has {_shown(loss.constant)}: augmentations say next to nothing about their source"
         )
-        return [Finding("nothing to learn", message, None, REMEDIES["nothing to learn"])]
+        return [Finding("nothing to learn", message, None, _remedies("nothing to learn", recipe))]
     if not collapsed and loss.gain.mean <= 2 * loss.gain.error:
         message = (
             f"nothing learnt: the loss is {_shown(loss.model)}, and a constant encoder has {_shown(loss.constant)}"
@@ -197,17 +197,23 @@ def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
         ]
     share = f", so this one is {loss.share_learnt:.0%} of the way" if (loss.share_learnt or 0) > 0 else ""
     notes = [
-        f"the loss is {_shown(loss.model)}; {constant}, a model that knew the augmentation exactly would have "
+        f"the loss is {_shown(loss.model)}; {constant}, a model that knew the {_pairs(recipe)} exactly would have "
         f"{_shown(loss.optimum)}{share}; the gap is {_shown(loss.gap)} {measured}"
     ]
     ceiling = loss.constant.mean if loss.constant is not None else 0.0
     if recipe.objective == "infonce" and loss.optimum.mean < TOO_EASY * ceiling:
-        larger = "a larger --batch-size or " if loss.batch_size < loss.rows else ""
+        harder = ["a larger --batch-size"] * (loss.batch_size < loss.rows)
+        harder += ["a lower --preservation"] * (recipe.world is None)
         notes.append(
             f"the task is nearly decided: {loss.batch_size} candidates can show {ceiling:.2f} nats at most and these "
-            f"augmentations carry all of them; {larger}a lower --preservation would ask for more"
+            "augmentations carry all of them" + (f"; {' or '.join(harder)} would ask for more" if harder else "")
         )
     return notes
+
+
+def _pairs(recipe: Recipe) -> str:
+    """What decides which observations are related."""
+    return "augmentation" if recipe.world is None else "world"
 
 
 def _best_linear(run: Run) -> list[str]:
@@ -253,7 +259,8 @@ def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
         "--energy cosine": recipe.energy == "cosine",
         "--weight-decay 0": recipe.weight_decay == 0,
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
-        "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY,
+        "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,
+        "--preservation": recipe.world is not None,
     }
     return tuple(
         remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())

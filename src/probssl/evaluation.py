@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl import metrics
-from probssl.data import Table, select_features
+from probssl.data import Table, select_features, world_of
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import InputError
@@ -20,6 +20,7 @@ from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
 from probssl.model import Model
 from probssl.objectives.reference import ReferenceLosses, reference_losses
 from probssl.pairings import Pairing
+from probssl.worlds import Conditional
 
 TRAINED = "trained encoder"
 UNTRAINED = "untrained encoder"
@@ -39,11 +40,14 @@ PATIENCE = 4e9
 
 @dataclass(frozen=True)
 class Code:
-    """One way to represent the rows: a name, the representations, and those of one augmentation of each row."""
+    """One way to represent the rows: a name, the representations, and those of one augmentation of each row.
+
+    There is no partner where nobody knows how rows are related: rows of another source than the model's world.
+    """
 
     name: str
     z: np.ndarray
-    partner: np.ndarray
+    partner: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -84,24 +88,79 @@ def _finite(scores: dict[str, Any]) -> dict[str, Any]:
     return {name: float("inf") if value is None else value for name, value in scores.items()}
 
 
-def codes(model: Model, table: Table, *, seed: int = 0) -> Iterator[Code]:
-    """Raw features, PCA of the model's dimension, the untrained and the trained encoder, all on standardised rows."""
+class _OnLatents(Pairing):
+    """z̃ ~ p(· | z): how a world pairs, on its latents, where the density is known."""
+
+    def __init__(self, conditional: Conditional) -> None:
+        super().__init__()
+        self.conditional = conditional
+
+    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.conditional.sample(x, generator)
+
+    def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        return self.conditional.log_prob(x_aug, x)
+
+    def score(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        raise InputError("a world knows no score")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a model is judged on: rows, the pairing that relates them, and how a row becomes an encoder's input.
+
+    Rows of a table are inputs themselves. Of a world the rows are latents, where the density of pairs is known, and its
+    mixing makes them inputs; that density is the one of observations, but for a factor that depends on x̃ alone.
+    """
+
+    rows: Tensor
+    pairing: Pairing
+    observe: nn.Module
+
+    @classmethod
+    def of(cls, model: Model, table: Table) -> Ground | None:
+        """None where the rows are not those of the world that the model was trained on."""
+        x = model.inputs(select_features(table, model.feature_names).features)
+        world = model.recipe.build_world()
+        if world is None:
+            return cls(x, model.recipe.build_pairing(), nn.Identity())
+        if table.latents is None or world_of(table.source) != model.recipe.world:
+            return None
+        z = torch.from_numpy(table.latents.astype(np.float32))
+        if not torch.allclose(world.mixing(z), x, rtol=1e-4, atol=1e-4):
+            return None  # the same world through the mixing of another seed
+        conditional = world.conditionals[0]
+        assert isinstance(conditional, Conditional)
+        return cls(z, _OnLatents(conditional), world.mixing)
+
+    def encoder(self, encoder: nn.Module) -> nn.Module:
+        """The encoder of rows that goes with an encoder of inputs."""
+        return nn.Sequential(self.observe, encoder)
+
+
+def codes(model: Model, table: Table, *, seed: int = 0, ground: Ground | None = None) -> Iterator[Code]:
+    """Raw features, PCA of the model's dimension, the untrained and the trained encoder, all on the model's inputs."""
+    ground = Ground.of(model, table) if ground is None else ground
     x = model.inputs(select_features(table, model.feature_names).features)
     generator = torch.Generator().manual_seed(seed)
-    x_aug = model.recipe.build_pairing().sample(x, generator)
-    yield Code("raw features", x.numpy(), x_aug.numpy())
-    yield _pca(x, x_aug, model)
+    x_aug = None if ground is None else ground.observe(ground.pairing.sample(ground.rows, generator))
     untrained = model.recipe.build_encoder(x.shape[1])
-    for name, encoder in ((UNTRAINED, untrained), (TRAINED, model.encoder)):
-        yield Code(name, encode(encoder, x).numpy(), encode(encoder, x_aug).numpy())
+    yield _code("raw features", lambda rows: rows.numpy(), x, x_aug)
+    yield _pca(x, x_aug, model)
+    yield _code(UNTRAINED, lambda rows: encode(untrained, rows).numpy(), x, x_aug)
+    yield _code(TRAINED, lambda rows: encode(model.encoder, rows).numpy(), x, x_aug)
 
 
-def _pca(x: Tensor, x_aug: Tensor, model: Model) -> Code:
+def _code(name: str, represent: Callable[[Tensor], np.ndarray], x: Tensor, x_aug: Tensor | None) -> Code:
+    return Code(name, represent(x), None if x_aug is None else represent(x_aug))
+
+
+def _pca(x: Tensor, x_aug: Tensor | None, model: Model) -> Code:
     from sklearn.decomposition import PCA
 
     dim = min(int(model.recipe.for_features(x.shape[1]).dim or 1), *x.shape)
     pca = PCA(dim, svd_solver="full").fit(x.numpy())
-    return Code(f"PCA to {dim}", pca.transform(x.numpy()), pca.transform(x_aug.numpy()))
+    return _code(f"PCA to {dim}", lambda rows: pca.transform(rows.numpy()), x, x_aug)
 
 
 def evaluate(
@@ -114,26 +173,41 @@ def evaluate(
         raise InputError(f"{table.source} has 1 row, and evaluating needs more")
     rows: dict[str, dict[str, float | None]] = {}
     protocols: dict[str, str] = {}
-    for code in codes(model, table, seed=seed):
+    ground = Ground.of(model, table)
+    for code in codes(model, table, seed=seed, ground=ground):
         announce(f"evaluating the {code.name}")
-        result = metrics.evaluate(code.z, labels=table.labels, partner=code.partner, seed=seed % 2**32)
+        result = metrics.evaluate(
+            code.z, labels=table.labels, partner=code.partner, latents=table.latents, seed=seed % 2**32
+        )
         rows[code.name], protocols = result.values, result.protocols
+    if ground is None:
+        return Comparison(table.source, rows, protocols)
     announce("comparing the loss with the least possible")
-    loss = loss_standing(model, table, seed=seed)
+    loss = _loss_standing(model, ground, seed)
     announce("undoing augmentations")
-    return Comparison(table.source, rows, protocols, loss, deaugmenting(model, table, seed=seed))
+    return Comparison(table.source, rows, protocols, loss, _deaugmenting(model, ground, seed))
 
 
 def loss_standing(model: Model, table: Table, *, seed: int = 0) -> ReferenceLosses:
     """The loss of a model beside the least possible one on the rows of `table`, or on a sample of 2,048 of them."""
-    x = model.inputs(select_features(table, model.feature_names).features)
+    return _loss_standing(model, _ground(model, table), seed)
+
+
+def _ground(model: Model, table: Table) -> Ground:
+    found = Ground.of(model, table)
+    if found is None:
+        raise InputError(f"{table.source} was not drawn from world:{model.recipe.world}, which the model is of")
+    return found
+
+
+def _loss_standing(model: Model, ground: Ground, seed: int) -> ReferenceLosses:
+    x = ground.rows
     if len(x) > REFERENCE_ROWS:
         x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
     size = model.recipe.batch_size
     batches = int(np.clip(PATIENCE / 4 / (min(size, len(x)) * x.numel()), 2, 8))
-    return reference_losses(
-        model.encoder, model.objective, model.recipe.build_pairing(), x, batch_size=size, batches=batches, seed=seed
-    )
+    encoder = ground.encoder(model.encoder)
+    return reference_losses(encoder, model.objective, ground.pairing, x, batch_size=size, batches=batches, seed=seed)
 
 
 def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
@@ -141,14 +215,18 @@ def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, Deau
 
     On tables so large that this would take long, of fewer, at least 64.
     """
-    x = model.inputs(select_features(table, model.feature_names).features)
-    features = x.shape[1]
+    return _deaugmenting(model, _ground(model, table), seed)
+
+
+def _deaugmenting(model: Model, ground: Ground, seed: int) -> dict[str, DeaugmentationResult]:
+    x, features = ground.rows, len(model.feature_names)
+    untrained, energy = model.recipe.build_encoder(features), model.recipe.build_objective(features).energy
     return undo_augmentations(
         {
-            UNTRAINED: (model.recipe.build_encoder(features), model.recipe.build_objective(features).energy),
-            TRAINED: (model.encoder, model.objective.energy),
+            UNTRAINED: (ground.encoder(untrained), energy),
+            TRAINED: (ground.encoder(model.encoder), model.objective.energy),
         },
-        model.recipe.build_pairing(),
+        ground.pairing,
         x,
         queries=int(np.clip(PATIENCE / x[:CANDIDATES].numel(), 64, QUERIES)),
         seed=seed,

@@ -25,7 +25,7 @@ FORMAT = 1
 
 @dataclass
 class Model:
-    """Standardises rows as the training data was, and encodes them."""
+    """Standardises rows as the training data was, and encodes them. Of a world, the encoder itself whitens them."""
 
     recipe: Recipe
     encoder: nn.Module
@@ -36,14 +36,15 @@ class Model:
 
     @classmethod
     def untrained(cls, recipe: Recipe, table: Table) -> Model:
-        """The model before its first step: initial weights from the seed, scaling from the table."""
+        """The model before its first step: initial weights from the seed, scaling from the table, of a world none."""
         features = table.n_features
         recipe = recipe.for_features(features)
+        as_it_is = Standardiser(np.zeros(features), np.ones(features))
         return cls(
             recipe=recipe,
             encoder=recipe.build_encoder(features),
             objective=recipe.build_objective(features),
-            standardiser=Standardiser.fit(table.features),
+            standardiser=Standardiser.fit(table.features) if recipe.world is None else as_it_is,
             feature_names=table.feature_names,
             label_name=table.label_name,
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from probssl.objectives import Objective
     from probssl.pairings import Pairing
     from probssl.training import TrainingPlan
+    from probssl.worlds import World
 
 OBJECTIVES = {
     "infonce": "InfoNCE, the KL loss: sample the normaliser",
@@ -37,7 +38,10 @@ OBJECTIVES = {
     "triplet": "triplet loss with a margin",
     "simsiam": "SimSiam: predictor and stop-gradient, no negatives",
 }
-"""Objectives by the name the command line knows them by."""
+"""Objectives by the name the command line knows them by: those that `compare` and the studies set side by side."""
+
+LATENT_OBJECTIVES = {"aninfonce": "AnInfoNCE: InfoNCE on the unit sphere, with a learnt concentration a dimension"}
+"""Objectives made for worlds with known latents; tables may be trained with them too."""
 
 ENERGIES = {
     "euclidean": "half the squared distance",
@@ -50,14 +54,35 @@ ENERGIES = {
 FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
 """Objectives whose published form leaves no choice of energy."""
 
+_ENERGY_OF = {**FIXED_ENERGY, "aninfonce": "anisotropic"}
+
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
     "predictor": "augmentations pass through a predictor after the encoder",
     "encoder": "augmentations have an encoder of their own",
 }
 
-SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam")
+SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce")
 """Objectives that compare views within one side, or bring their own asymmetry."""
+
+NEEDS_SCORE = ("fisher", "sliced-fisher")
+"""Objectives on ∇ₓ log p(x̃ | x)."""
+
+OF_AUGMENTATIONS = ("preservation", "noise")
+"""Choices about augmentations, which a world has none of."""
+
+WORLD_ENERGIES = {"sphere": "cosine", "anisotropic": "cosine", "box": "pnorm", "normal": "euclidean"}
+"""The energy that the transitions of a world ask for: −log p(z̃ | z), up to scale."""
+
+WORLD_STEPS = 4000
+WORLD_WIDTH, WORLD_LAYERS = 10, 3
+"""Defaults for worlds: training steps; hidden units a feature and hidden layers, for mixings of three layers."""
+
+CONCENTRATION_RATE = 0.1
+"""Learning rate of AnInfoNCE's concentrations on a world: they start at 1 and have far to go."""
+
+WHITENED_ROWS = 10_000
+"""Observations of a world that the whitening of its encoder is made of."""
 
 
 def choice(default: Any, help_text: str) -> Any:
@@ -67,9 +92,9 @@ def choice(default: Any, help_text: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to learn a representation of a table: pairing, encoder, energy, objective and optimisation."""
+    """How to learn a representation: pairing, encoder, energy, objective and optimisation."""
 
-    objective: str = choice("infonce", f"loss to train with: {', '.join(OBJECTIVES)}")
+    objective: str = choice("infonce", f"loss to train with: {', '.join([*OBJECTIVES, *LATENT_OBJECTIVES])}")
     energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
     asymmetry: str = choice("none", f"what embeds augmentations differently: {', '.join(ASYMMETRIES)}")
     temperature: float = choice(0.1, "temperature of the cosine and dot energies")
@@ -90,9 +115,10 @@ class Recipe:
     warmup: int = choice(100, "steps over which the learning rate warms up before it anneals to zero")
     clip_norm: float = choice(1.0, "largest norm of a gradient, 0 for no limit")
     seed: int = choice(0, "decides initial weights, batches and augmentations")
+    world: str | None = choice(None, "world whose fresh draws are trained on, as DATA says; None for a table")
 
     def __post_init__(self) -> None:
-        _one_of("objective", self.objective, OBJECTIVES)
+        _one_of("objective", self.objective, {**OBJECTIVES, **LATENT_OBJECTIVES})
         _one_of("energy", self.energy, ENERGIES)
         _one_of("asymmetry", self.asymmetry, ASYMMETRIES)
         if self.asymmetry != "none" and self.objective in SYMMETRIC_ONLY:
@@ -101,7 +127,7 @@ class Recipe:
             )
         if self.slices < 1:
             raise InputError(f"slices must be at least 1, not {self.slices}")
-        fixed = FIXED_ENERGY.get(self.objective)
+        fixed = _ENERGY_OF.get(self.objective)
         if fixed is not None and self.energy != fixed:
             object.__setattr__(self, "energy", fixed)
         if self.dim is not None and self.dim < 1:
@@ -121,7 +147,29 @@ class Recipe:
             raise InputError(f"p must be at least 1 and finite, not {self.p:g}")
         if not 0 <= self.seed < 2**62:
             raise InputError(f"the seed must be a whole number from 0, not {self.seed}")
+        if self.world is not None:
+            self._check_world()
         _ = self.plan()  # refuses bad values of the optimisation
+
+    def _check_world(self) -> None:
+        """Refuse what cannot be asked of a world."""
+        if self.objective in NEEDS_SCORE:
+            raise InputError(
+                f"the {self.objective} objective needs the score ∇ₓ log p(x̃ | x), which world:{self.world} does not "
+                "know: choose another, for example infonce"
+            )
+        if self.asymmetry == "encoder":
+            raise InputError(
+                f"world:{self.world} mixes both sides of a pair alike, so one encoder must undo it: "
+                "choose asymmetry none or predictor"
+            )
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        changed = [name for name in OF_AUGMENTATIONS if getattr(self, name) != defaults[name]]
+        if changed:
+            raise InputError(self._no_augmentation(changed[0]))
+
+    def _no_augmentation(self, name: str) -> str:
+        return f"{name} is a choice about augmentations, and world:{self.world} makes its own pairs: leave it out"
 
     def with_options(self, **options: Any) -> Recipe:
         """This recipe with the options that are not None put in place; unknown names are refused."""
@@ -132,23 +180,49 @@ class Recipe:
                 hint = f", did you mean {close[0]!r}?" if close else f": the recipe knows {', '.join(sorted(known))}"
                 raise InputError(f"there is no option {name!r}{hint}")
         given = {name: value for name, value in options.items() if value is not None}
-        if (
-            "energy" in given
-            and FIXED_ENERGY.get(given.get("objective", self.objective), given["energy"]) != given["energy"]
-        ):
-            objective = given.get("objective", self.objective)
+        objective = given.get("objective", self.objective)
+        if "energy" in given and _ENERGY_OF.get(objective, given["energy"]) != given["energy"]:
             raise InputError(
-                f"the {objective} objective is defined with the {FIXED_ENERGY[objective]} energy only, "
-                f"not {given['energy']}: leave the energy out"
+                f"the {objective} objective is defined with the {_ENERGY_OF[objective]} energy only, "
+                f"not {given['energy']}: choose that one or leave the energy out"
             )
-        return dataclasses.replace(self, **given)
+        changed = dataclasses.replace(self, **given)
+        unfit = [name for name in OF_AUGMENTATIONS if changed.world is not None and name in given]
+        if unfit:
+            raise InputError(changed._no_augmentation(unfit[0]))
+        return changed
+
+    @classmethod
+    def for_world(cls, name: str, **options: Any) -> Recipe:
+        """What suits a named world (see `WORLD_ENERGIES`), with the options that are not None put in place.
+
+        Where half of the latents move more than the others, AnInfoNCE; else InfoNCE. The temperature 1/d is that of
+        positives with κ = d.
+        """
+        from probssl.worlds.named import parse_name
+
+        family, dim = parse_name(name, "world:")
+        suited: dict[str, Any] = {"energy": WORLD_ENERGIES[family], "steps": WORLD_STEPS}
+        if suited["energy"] == "cosine":
+            suited["temperature"] = 1 / dim
+        asked = {key for key, value in options.items() if value is not None}
+        if family == "anisotropic" and not asked & {"objective", "energy"}:
+            suited |= {"objective": "aninfonce", "energy": "anisotropic", "objective_lr": CONCENTRATION_RATE}
+        return cls(world=name, **suited).with_options(**options)
+
+    def on(self, world: str | None) -> Recipe:
+        """The same choices for the data at hand: a named world, or a table (None)."""
+        return dataclasses.replace(self, world=world)
 
     def for_features(self, features: int) -> Recipe:
         """The same recipe with dimensions that depend on the number of features filled in."""
+        of_table = max(2, features // 2), (2 * features,)
+        of_world = features, (WORLD_WIDTH * features,) * WORLD_LAYERS
+        dim, hidden = of_table if self.world is None else of_world
         return dataclasses.replace(
             self,
-            dim=max(2, features // 2) if self.dim is None else self.dim,
-            hidden=(2 * features,) if self.hidden is None else self.hidden,
+            dim=dim if self.dim is None else self.dim,
+            hidden=hidden if self.hidden is None else self.hidden,
         )
 
     # What the recipe makes. torch is imported here, not above, so that the command line starts at once.
@@ -169,14 +243,29 @@ class Recipe:
         )
 
     def build_encoder(self, features: int) -> nn.Module:
-        """The encoder with the initial weights that the seed decides, whatever the objective is."""
-        from probssl.encoders import MLP, seeded
+        """The encoder with the initial weights that the seed decides, whatever the objective is.
+
+        That of a world whitens what it sees, and ends on the sphere where the energy compares directions alone.
+        """
+        import torch
+
+        from probssl.encoders import MLP, latent_encoder, seeded
 
         sized = self.for_features(features)
         assert sized.hidden is not None
         assert sized.dim is not None
-        sizes = [features, *sized.hidden, sized.dim]
-        return seeded(self.seed, lambda: MLP(sizes))
+        dim, hidden, world = sized.dim, sized.hidden, self.build_world()
+        if world is None:
+            return seeded(self.seed, lambda: MLP([features, *hidden, dim]))
+        sample, _ = world.observe(WHITENED_ROWS, torch.Generator().manual_seed(self.seed))
+        sphere = self.energy == "cosine" or self.objective == "aninfonce"
+        return seeded(self.seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere))
+
+    def build_world(self) -> World | None:
+        """The world that is trained on, its mixing decided by the seed; None for a table."""
+        from probssl.worlds import named_world
+
+        return None if self.world is None else named_world(self.world, seed=self.seed % 2**32)
 
     def build_pairing(self) -> Pairing:
         """The augmentation of tables: mask features, add noise."""
@@ -230,18 +319,20 @@ class Recipe:
             "spectral": lambda: objectives.Spectral(pair="original"),
             "triplet": lambda: objectives.Triplet(energy(), margin=self.margin),
             "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
+            "aninfonce": lambda: objectives.AnInfoNCE(dim),
         }
         return seeded(self.seed + 1, makers[self.objective])
 
     # TOML and JSON
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that are set, as plain values."""
+        """The fields that are set and mean something, as plain values."""
         values = dataclasses.asdict(self)
+        idle = () if self.world is None else OF_AUGMENTATIONS
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
-            if value is not None
+            if value is not None and name not in idle
         }
 
     @classmethod

@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
-from probssl.data import Table, check_trainable, load
+from probssl.data import Table, check_trainable, load, world_of
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
 from probssl.evaluation import Comparison, evaluate
 from probssl.model import Model
@@ -125,10 +125,13 @@ def train(
     overwrite: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[Model, Fitted]:
-    """Train a recipe on a table into a folder; the model is written when training ends without interruption."""
+    """Train a recipe on a table into a folder; the model is written when training ends without interruption.
+
+    A table that was drawn from a named world stands for it: training draws afresh from the world itself.
+    """
     source = Source(table.source, table.label_name) if source is None else source
     check_trainable(table, keep_constant=source.keep_constant)
-    recipe = recipe.for_features(table.n_features)
+    recipe = recipe.on(world_of(table.source)).for_features(table.n_features)
     started = (folder / "recipe.toml").is_file()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and a run needs a folder")
@@ -166,11 +169,12 @@ def _train(
         write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
         write_text(folder / "recipe.toml", recipe.to_toml())
     model = Model.untrained(recipe, table)
+    world = recipe.build_world()
     fitted = train_encoder(
         model.encoder,
         model.objective,
-        recipe.build_pairing(),
-        model.inputs(table.features),
+        recipe.build_pairing() if world is None else world,
+        model.inputs(table.features) if world is None else None,
         recipe.plan(),
         seed=recipe.seed,
         out=folder,
@@ -195,11 +199,13 @@ def fit(
 ) -> Run:
     """Train an encoder on a table, an array, a file or a name, in one call; options are those of `Recipe`.
 
+    A named world (`world:sphere10`) is trained on fresh draws, from `Recipe.for_world` unless there is a recipe.
     The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
     checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`.
     """
-    chosen = (Recipe() if recipe is None else recipe).with_options(**options)
+    source = data if isinstance(data, str) else data.source if isinstance(data, Table) else ""
+    chosen = begin(source, recipe, options)
     table = data if isinstance(data, Table) else load(data, label=label, seed=chosen.seed % 2**32)
     folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
     title = f"{chosen.objective} · {chosen.energy}"
@@ -219,6 +225,14 @@ def fit(
     return run
 
 
+def begin(data: str, recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
+    """The recipe to train DATA with: the given one, else what suits the data, with the options put in place."""
+    world = world_of(data)
+    if recipe is not None:
+        return recipe.on(world).with_options(**options)
+    return Recipe().with_options(**options) if world is None else Recipe.for_world(world, **options)
+
+
 def assess(
     model: Model, table: Table, folder: Path, *, announce: Callable[[str], None] = lambda name: None
 ) -> Comparison:
@@ -227,7 +241,7 @@ def assess(
     write_text(folder / "metrics.json", json.dumps(_strict(comparison.as_dict()), indent=2) + "\n")
     rows = np.random.default_rng(model.recipe.seed).permutation(len(table))[:PROJECTED_ROWS]
     labels = np.full(len(rows), -1) if table.labels is None else table.labels[rows]
-    z = model.embed(replace(table, features=table.features[rows], labels=None if table.labels is None else labels))
+    z = model.embed(replace(table, features=table.features[rows], labels=None, latents=None))
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(table.classes, dtype=str))
     return comparison

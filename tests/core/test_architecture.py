@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "samplers": {"errors"},
     "metrics": {"errors"},
     "theory": {"errors"},
-    "data": {"errors"},
+    "data": {"worlds", "errors"},
     "worlds": {"pairings", "theory", "errors"},
     "objectives": {"pairings", "energies", "encoders", "samplers", "kernels", "errors"},
     "training": {"objectives", "encoders", "energies", "pairings", "metrics", "kernels", "errors"},

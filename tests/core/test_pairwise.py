@@ -71,6 +71,29 @@ def test_blocks_change_nothing(kind: Kind, block: int, monkeypatch: pytest.Monke
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+@pytest.mark.parametrize("changed", [False, True])
+def test_strips_of_an_energy_without_factors(
+    kind: Kind, p: float, changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> list[Tensor]:
+        inputs = [normal(11, 3, seed=1), normal(11, 3, seed=2), normal(11, seed=3), normal(11, seed=4)]
+        a, b, shift, extra = (tensor.requires_grad_() for tensor in inputs)
+        pairs = PairLogits.of(PNorm(p), a, b)
+        if changed:
+            pairs = pairs.plus_columns(shift).transposed()
+        total = pairs._total(kind, extra if kind.startswith("log") else None) + pairs.diagonal().square().sum()
+        used = [a, b, *([shift] if changed else []), *([extra] if kind.startswith("log") else [])]
+        return with_gradients(total, used)
+
+    whole = found()
+    monkeypatch.setattr(pairwise, "LARGE", 1)
+    monkeypatch.setattr(pairwise, "BLOCK", 100)  # three rows a strip, nine for p = 1
+    assert PairLogits.of(PNorm(p), normal(3, 2), normal(3, 2)).strips is not None
+    assert_close(found(), whole, 1e-12)
+
+
 @pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "m", "p"), SIZES)

@@ -1,5 +1,6 @@
 """Named data sets: found, drawn, downloaded, or refused."""
 
+import dataclasses
 import gzip
 import http.server
 import os
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from probssl.data import cache_directory, catalogue, check_trainable, data_directory, fetch, load, names
+from probssl.data import cache_directory, catalogue, check_trainable, data_directory, fetch, load, names, world_of
 from probssl.errors import InputError
+from probssl.worlds import named_world
 
 HERE = os.environ.get("PROBSSL_DATA")
 needs_data = pytest.mark.skipif(not HERE, reason="PROBSSL_DATA names no directory with the PMLB files")
@@ -71,9 +74,10 @@ def test_benchmark_files_are_as_published(entry):
 @pytest.mark.parametrize("entry", [e for e in catalogue() if not e.name.startswith("pmlb:")], ids=lambda e: e.name)
 def test_sets_that_need_no_file(entry):
     table = load(entry.name)
-    assert (len(table), table.n_features, len(table.classes)) == (entry.rows, entry.dimensions, entry.classes)
+    assert (len(table), table.n_features, len(table.classes)) == (entry.rows, entry.dimensions, entry.classes or 0)
     check_trainable(table)
-    assert load(entry.name, drop=[str(table.label_name)]).labels is None
+    if entry.classes:
+        assert load(entry.name, drop=[str(table.label_name)]).labels is None
     with pytest.raises(InputError, match="needs no file"):
         fetch(entry.name)
 
@@ -94,6 +98,31 @@ def test_toys_follow_the_seed():
     assert moons.features[moons.labels == moons.classes.index("upper"), 1].mean() > 0.4
 
 
+def test_worlds_come_with_their_latents():
+    table = load("world:sphere3", seed=4)
+    assert table.feature_names == ("x0", "x1", "x2")
+    assert (table.features.shape, table.labels) == ((5000, 3), None)
+    assert table.latents is not None
+    np.testing.assert_allclose(np.linalg.norm(table.latents, axis=1), 1, rtol=1e-6)
+    seen = named_world("sphere3", seed=4).mixing(torch.from_numpy(table.latents).float())
+    np.testing.assert_allclose(seen.numpy(), table.features, atol=1e-6)
+    np.testing.assert_array_equal(table.features, load("world:sphere3", seed=4).features)
+    assert not np.array_equal(table.features, load("world:sphere3", seed=5).features)
+    assert load("sklearn:iris").latents is None
+    for unfit in ({"label": "x0"}, {"drop": ["x0"]}):
+        with pytest.raises(InputError, match="observed whole"):
+            load("world:sphere3", **unfit)
+    with pytest.raises(InputError, match="latents of shape"):
+        dataclasses.replace(table, latents=table.latents[1:])
+
+
+@pytest.mark.parametrize(
+    ("source", "world"), [("world:box7", "box7"), ("toy:moons", None), ("world", None), ("x.csv", None)]
+)
+def test_world_of(source, world):
+    assert world_of(source) == world
+
+
 def test_features_of_a_named_set():
     table = load("sklearn:iris", features=["petal width (cm)", "sepal length (cm)"])
     assert table.features[0].tolist() == [0.2, 5.1]
@@ -108,6 +137,8 @@ def test_features_of_a_named_set():
     [
         ("sklearn:irsi", "'sklearn:iris'"),
         ("toy:cirkles", "'toy:circles'"),
+        ("world:sphre12", "'world:sphere12'"),
+        ("sphere10", "'world:sphere10'"),
         ("pmbl:letter", "'pmlb:letter'"),
         ("letter", "'pmlb:letter'"),
         ("optdigit", "'pmlb:optdigits'"),

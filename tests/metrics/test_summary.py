@@ -14,11 +14,12 @@ from tests.metrics.codes import blobs, gaussian
 
 Z, LABELS = blobs(200)
 PARTNER = Z + 0.1 * gaussian(200, 4)
+LATENTS = Z[:, :3] + 0.1 * gaussian(200, 3, seed=1)
 NAMES = [metric.name for metric in METRICS]
 
 
 def test_everything_that_applies_in_the_order_of_the_table():
-    values = summarise(Z, labels=LABELS, partner=PARTNER)
+    values = summarise(Z, labels=LABELS, partner=PARTNER, latents=LATENTS)
     assert [name for name in values if not name.endswith("_spread")] == NAMES
     assert set(values) - set(NAMES) == {"linear_probe_spread", "knn_probe_spread"}
     assert all(type(value) is float for value in values.values())
@@ -26,7 +27,9 @@ def test_everything_that_applies_in_the_order_of_the_table():
 
 
 def test_values_are_those_of_the_functions():
-    values = summarise(Z, labels=LABELS, partner=PARTNER, seed=3)
+    values = summarise(Z, labels=LABELS, partner=PARTNER, latents=LATENTS, seed=3)
+    assert values["linear_r2"] == metrics.linear_r2(Z, LATENTS, seed=3).mean
+    assert values["mcc"] == metrics.mcc(Z, LATENTS).value
     assert values["linear_probe"] == metrics.linear_probe(Z, LABELS, seed=3).mean
     assert values["knn_probe_spread"] == metrics.knn_probe(Z, LABELS, seed=3).spread
     assert values["rankme"] == metrics.rankme(Z)
@@ -42,9 +45,9 @@ def test_values_are_those_of_the_functions():
 
 def test_what_does_not_apply_is_left_out():
     values = summarise(Z)
-    needy = {metric.name for metric in METRICS if metric.needs_labels or metric.needs_partner}
+    needy = {m.name for m in METRICS if m.needs_labels or m.needs_partner or m.needs_latents}
     assert set(values) == set(NAMES) - needy
-    assert needy == {"linear_probe", "knn_probe", "alignment", "mcr2_labels"}
+    assert needy == {"linear_r2", "mcc", "linear_probe", "knn_probe", "alignment", "mcr2_labels"}
 
 
 @pytest.mark.parametrize(
@@ -83,12 +86,14 @@ def test_bad_arguments_are_refused():
         summarise(Z, labels=LABELS[1:])
     with pytest.raises(InputError, match="partner"):
         summarise(Z, partner=PARTNER[1:])
+    with pytest.raises(InputError, match="as many latents"):
+        summarise(Z, latents=LATENTS[1:])
     with pytest.raises(InputError, match="not finite"):
         summarise(np.full((5, 2), np.nan))
 
 
 def test_every_number_has_a_protocol():
-    result = evaluate(Z, labels=LABELS, partner=PARTNER, standardise=True)
+    result = evaluate(Z, labels=LABELS, partner=PARTNER, latents=LATENTS, standardise=True)
     assert list(result.protocols) == NAMES
     assert all(result.protocols.values())
     assert "standardised" in result.protocols["linear_probe"]
@@ -103,7 +108,7 @@ def test_the_table_states_ranges_that_hold(metric):
     low, high = metric.range.strip("[]()").rsplit(", ", 1) if "min" not in metric.range else (metric.range[1], "m")
     bounds = {"inf": np.inf, "m": m, "-4n/(n-1)": -4 * n / (n - 1)}
     low, high = (bounds[x] if x in bounds else float(x) for x in (low, high))
-    value = summarise(Z, labels=LABELS, partner=PARTNER)[metric.name]
+    value = summarise(Z, labels=LABELS, partner=PARTNER, latents=LATENTS)[metric.name]
     assert low <= value <= high
 
 

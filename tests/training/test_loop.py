@@ -77,6 +77,7 @@ def test_the_log_tells_the_rate_of_the_step_it_follows() -> None:
         ({"weight_decay": -0.1}, "weight_decay"),
         ({"momentum": math.nan}, "momentum"),
         ({"warmup": -1}, "warmup"),
+        ({"initial_weights": {"alignment": 0.0}}, "alignment"),
         ({"log_every": 0}, "log_every"),
         ({"checkpoint_every": 0}, "checkpoint_every"),
     ],
@@ -90,6 +91,29 @@ def test_bad_plans_are_refused(wrong: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize(("steps", "log", "checkpoint"), [(1, 20, 1), (50, 20, 5), (2000, 20, 200), (10**6, 100, 1000)])
 def test_intervals(steps: int, log: int, checkpoint: int) -> None:
     assert (TrainingPlan(steps=steps).log_interval, TrainingPlan(steps=steps).checkpoint_interval) == (log, checkpoint)
+
+
+def test_initial_weights_fade_to_those_of_the_objective() -> None:
+    plan = TrainingPlan(steps=100, initial_weights={"alignment": 64.0, "other": 0.25})
+    assert plan.weights(0, {"alignment": 0.5}) == {"alignment": 32.0, "other": 0.25}
+    half = plan.weights(45, {"alignment": 0.5, "untouched": 3.0})
+    assert half == {"alignment": pytest.approx(0.5 * 8), "other": pytest.approx(0.5), "untouched": 3.0}
+    assert plan.weights(90, {}) == plan.weights(99, {}) == {}
+    assert TrainingPlan().weights(0, {"alignment": 2.0}) == {"alignment": 2.0}
+
+
+def test_a_constant_factor_on_all_terms_is_a_factor_on_the_rate() -> None:
+    def trained(rate: float, initial: dict[str, float] | None) -> dict[str, torch.Tensor]:
+        one = training("infonce-adam")
+        one.plan = TrainingPlan(
+            steps=1, optimiser="sgd", momentum=0.0, warmup=0, learning_rate=rate, initial_weights=initial
+        )
+        one.run()
+        return one.weights()
+
+    both = trained(0.01, {"alignment": 3.0, "log_normaliser": 3.0})
+    for name, value in trained(0.03, None).items():
+        torch.testing.assert_close(both[name], value, rtol=1e-4, atol=1e-6)
 
 
 # The loop against one written out by hand

@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-DATA_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits, toy:circles."
+DATA_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits, world:sphere10."
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]

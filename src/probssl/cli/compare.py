@@ -49,11 +49,13 @@ def compare(
     started = time.monotonic()
     quiet = quiet or as_json
     from probssl.comparing import candidates, run
+    from probssl.comparing.comparison import refuse_worlds
     from probssl.comparing.planning import Clock
     from probssl.comparing.progress import Progress
     from probssl.report import compare_console
     from probssl.runs import Source
 
+    refuse_worlds(data)
     clock = Clock.start(minutes, started)
     losses, kinds, widths = (
         _listed(objectives, str, "--objectives"),

@@ -91,7 +91,10 @@ def fit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report."""
+    """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report.
+
+    A world makes its own pairs and knows its latents: probssl fit world:sphere10 shows how well they were found.
+    """
     options = {
         name: value
         for name, value in locals().items()
@@ -99,7 +102,7 @@ def fit(
     }
     if hidden is not None:
         options["hidden"] = _widths(hidden)
-    from probssl.runs import Source
+    from probssl.runs import Source, begin
 
     data = _from_anywhere(data)
     source = Source(data or "", label, tuple(drop or ()), keep_constant)
@@ -108,9 +111,9 @@ def fit(
     if resume:
         recipe, source, out = _resumed(source, out, recipe_file, options, data)
     else:
-        recipe = (Recipe() if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
         if data is None:
             raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
+        recipe = begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options)
         out = _fresh_folder(source, recipe) if out is None else out
     _fit(recipe, source, out, resume, overwrite, quiet, as_json)
 
@@ -164,13 +167,14 @@ def _resumed(
     source: Source, out: Path | None, recipe_file: Path | None, options: dict[str, Any], data: str | None
 ) -> tuple[Recipe, Source, Path]:
     """What an interrupted run was doing; with nothing there yet, what it was about to do."""
+    from probssl.runs import begin
+
     if out is None:
         raise InputError("--resume needs --out, the folder of the run to go on with")
     if not (out / "recipe.toml").is_file():
         if data is None:
             raise InputError(f"{out} holds no run to resume")
-        recipe = (Recipe() if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
-        return recipe, source, out
+        return begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options), source, out
     run = open_run(out)
     if data is not None and data != run.source.data:
         raise InputError(f"the run in {out} was trained on {run.source.data}, not on {data}")
@@ -182,8 +186,8 @@ def _resumed(
                 f"the run in {out} was started with --{flag.replace('_', '-')} {shown or 'left out'}, "
                 "and --resume cannot change it"
             )
-    recipe = (run.recipe if recipe_file is None else Recipe.from_toml(recipe_file)).with_options(**options)
-    return recipe, run.source, out
+    recipe = run.recipe if recipe_file is None else Recipe.from_toml(recipe_file).on(run.recipe.world)
+    return recipe.with_options(**options), run.source, out
 
 
 def _from_anywhere(data: str | None) -> str | None:

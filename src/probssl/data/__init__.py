@@ -13,7 +13,7 @@ from probssl.data.directory import Progress, cache_directory, data_directory
 from probssl.data.faults import Faults
 from probssl.data.files import FORMATS, open_array, open_file
 from probssl.data.labels import encode
-from probssl.data.names import DataSet, catalogue, fetch, is_name, open_named, suggestion
+from probssl.data.names import DataSet, catalogue, fetch, is_name, open_named, suggestion, world_of
 from probssl.data.standardise import Standardiser
 from probssl.data.table import Table, check_trainable, select_features
 from probssl.errors import InputError
@@ -31,6 +31,7 @@ __all__ = [
     "fetch",
     "load",
     "select_features",
+    "world_of",
 ]
 
 
@@ -50,18 +51,20 @@ def load(
     drop: columns to leave out.
     features: the columns a trained model expects, in its order. Other columns are then ignored, whatever they
         hold. Sources without column names need as many columns as the model expects.
-    seed: of the data sets that are drawn (`toy:`).
+    seed: of the data sets that are drawn (`toy:`, `world:`).
     progress: called with the bytes fetched so far and the bytes in all, should a download be needed.
     """
     columns = _open(source, label, seed, progress)
     drop = [drop] if isinstance(drop, str) else list(drop)
+    if columns.latents is not None and (label is not None or drop):
+        raise InputError(f"{columns.where} has no label and is observed whole: leave out --label and --drop")
     choice = choose(columns, label, drop, features)
     faults = Faults(columns.where, columns.unit, droppable=features is None)
     values, cells = columns.read(choice.features, choice.label, faults)
     faults.raise_any()
     written = "array" if isinstance(source, np.ndarray) else os.fspath(source)
     if cells is None or choice.label is None:
-        return Table(written, values, choice.names, trusted=columns.trusted)
+        return Table(written, values, choice.names, trusted=columns.trusted, latents=columns.latents)
     name = columns.names[choice.label]
     codes, classes = encode(cells, name, columns.where)
     return Table(written, values, choice.names, codes, classes, name, columns.trusted)

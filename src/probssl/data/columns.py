@@ -20,7 +20,8 @@ class Columns:
     """A source whose columns are known and whose cells are not read yet.
 
     `named` is False when the names x0, x1, … are ours; `label` is what is taken as the label unless the
-    caller names another, and is never a feature; `blank` holds the positions a header left without a name.
+    caller names another, and is never a feature; `blank` holds the positions a header left without a name;
+    `latents` are what a world made the rows from.
     """
 
     where: str
@@ -31,6 +32,7 @@ class Columns:
     label: str | None = None
     trusted: bool = False
     blank: frozenset[int] = frozenset()
+    latents: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Data sets that go by a name: `pmlb:letter`, `sklearn:digits`, `toy:circles`."""
+"""Data sets that go by a name: `pmlb:letter`, `sklearn:digits`, `toy:circles`, `world:sphere10`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,7 +50,23 @@ _TOYS: dict[str, tuple[int, int, int, str]] = {
     "circles": (200, 2, 2, "two concentric circles with noise"),
     "moons": (1000, 2, 2, "two interleaving half circles with noise"),
 }
-_FAMILIES = {"pmlb": _PMLB, "sklearn": _SKLEARN, "toy": _TOYS}
+WORLD_ROWS = 5000
+"""Observations that a world is loaded as; training draws others, afresh."""
+
+# Ten dimensions stand for any from 2 to 64.
+_WORLDS: dict[str, tuple[int, int, None, str]] = {
+    "sphere10": (WORLD_ROWS, 10, None, "latents uniform on the sphere, positives von Mises–Fisher"),
+    "box10": (WORLD_ROWS, 10, None, "latents uniform in the unit box, positives Laplace"),
+    "normal10": (WORLD_ROWS, 10, None, "latents normal, positives normal"),
+    "anisotropic10": (WORLD_ROWS, 10, None, "latents uniform on the sphere, half of them more stable than the others"),
+}
+_FAMILIES: dict[str, Mapping[str, tuple[int, int, int | None, str]]] = {
+    "pmlb": _PMLB,
+    "sklearn": _SKLEARN,
+    "toy": _TOYS,
+    "world": _WORLDS,
+}
+_WHERE = {"sklearn": "comes with scikit-learn", "toy": "drawn from the seed", "world": "drawn from the seed"}
 
 
 @dataclass(frozen=True)
@@ -80,9 +97,9 @@ def catalogue() -> list[DataSet]:
         path = find(_relative(name))
         where = str(path) if path else PMLB_URL.format(name=name)
         found.append(DataSet(f"pmlb:{name}", about, rows, dimensions, classes, path is not None, where))
-    for family, where in (("sklearn", "comes with scikit-learn"), ("toy", "drawn from the seed")):
-        for name, (rows, dimensions, classes, about) in _FAMILIES[family].items():
-            found.append(DataSet(f"{family}:{name}", about, rows, dimensions, classes, True, where))
+    for family, where in _WHERE.items():
+        for name, (of_rows, dimension, of_classes, about) in _FAMILIES[family].items():
+            found.append(DataSet(f"{family}:{name}", about, of_rows, dimension, of_classes, True, where))
     return found
 
 
@@ -106,9 +123,8 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
     """
     family, member = _split(name)
     if family != "pmlb":
-        raise InputError(
-            f"{name} needs no file: it {'comes with' if family == 'sklearn' else 'is drawn by'} scikit-learn"
-        )
+        how = "comes with scikit-learn" if family == "sklearn" else "is drawn from the seed"
+        raise InputError(f"{name} needs no file: it {how}")
     relative = _relative(member)
     path = find(relative)
     if path is not None:
@@ -128,7 +144,14 @@ def open_named(name: str, seed: int = 0, progress: Progress | None = None) -> Co
     if family == "pmlb":
         columns = open_text(fetch(name, progress))
         return replace(columns, label="target" if "target" in columns.names else None, trusted=True)
+    if family == "world":
+        return _draw_world(name, member, seed)
     return _open_sklearn(name, member) if family == "sklearn" else _draw_toy(name, member, seed)
+
+
+def world_of(source: str) -> str | None:
+    """`sphere10` of `world:sphere10`, None of any other source."""
+    return source.partition(":")[2] if source.startswith("world:") and is_name(source) else None
 
 
 def _relative(member: str) -> str:
@@ -138,6 +161,11 @@ def _relative(member: str) -> str:
 def _split(name: str) -> tuple[str, str]:
     family, _, member = name.partition(":")
     known = _FAMILIES.get(family)
+    if family == "world":
+        from probssl.worlds.named import parse_name
+
+        parse_name(member, f"{family}:")
+        return family, member
     valid = known is not None and (
         re.fullmatch(r"\w[\w.-]*", member, re.ASCII) if family == "pmlb" else member in known
     )
@@ -168,3 +196,13 @@ def _draw_toy(name: str, member: str, seed: int) -> Columns:
         points, codes = datasets.make_moons(1000, noise=0.05, random_state=seed)
         label, words = "moon", np.array(["upper", "lower"])
     return open_array(points, name, names=generated_names(2), labels=(label, words[codes].tolist()), trusted=True)
+
+
+def _draw_world(name: str, member: str, seed: int) -> Columns:
+    """Observations with their latents. Their random numbers are not those that a training with the seed draws."""
+    import torch
+
+    from probssl.worlds.named import named_world
+
+    x, z = named_world(member, seed=seed).observe(WORLD_ROWS, torch.Generator().manual_seed(seed + 2**33))
+    return replace(open_array(x.double().numpy(), name, trusted=True), latents=z.double().numpy())

@@ -27,6 +27,8 @@ class Table:
     label_name: str | None = None
     trusted: bool = False
     """A published data set, used as it was published: constant columns included."""
+    latents: np.ndarray | None = field(default=None, repr=False)
+    """float64 [n, k], what each row was made from, where that is known: the truth that metrics compare with."""
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.features.shape[1] != len(self.feature_names):
@@ -37,6 +39,10 @@ class Table:
         if self.labels is not None and self.labels.shape != (len(self.features),):
             raise InputError(
                 f"{self.source} has labels of shape {self.labels.shape} for {plural(len(self.features), 'row')}"
+            )
+        if self.latents is not None and (self.latents.ndim != 2 or len(self.latents) != len(self.features)):
+            raise InputError(
+                f"{self.source} has latents of shape {self.latents.shape} for {plural(len(self.features), 'row')}"
             )
 
     def __len__(self) -> int:

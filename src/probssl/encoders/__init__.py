@@ -1,5 +1,6 @@
 """Encoders ψ: observations to representations, and heads g: representations to embeddings."""
 
+from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
 
@@ -7,6 +8,7 @@ __all__ = [
     "GLOBAL_RANDOM_STATE",
     "MLP",
     "Centring",
+    "ConvEncoder",
     "OnSphere",
     "Predictor",
     "Whitening",

@@ -12,6 +12,7 @@ from probssl.errors import InputError
 from probssl.metrics._inputs import label_codes, representations
 from probssl.metrics.alignment import alignment, uniformity
 from probssl.metrics.clid import cluster_learnability, intrinsic_dimension
+from probssl.metrics.identifiability import linear_r2, mcc
 from probssl.metrics.mcr import mcr2
 from probssl.metrics.probes import Probe, knn_probe, linear_probe
 from probssl.metrics.rank import rankme, spectra
@@ -28,6 +29,7 @@ class Metric:
     needs_labels: bool
     source: str
     needs_partner: bool = False
+    needs_latents: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Evaluation:
 
 
 METRICS: tuple[Metric, ...] = (
+    Metric("linear_r2", "Latents found, linear R²", "higher", "(-inf, 1]", False, "CL-ICA", needs_latents=True),
+    Metric("mcc", "Latents found, one by one (MCC)", "higher", "[0, 1]", False, "CL-ICA", needs_latents=True),
     Metric("linear_probe", "Linear probe accuracy", "higher", "[0, 1]", True, "Chen et al. 2020"),
     Metric("knn_probe", "Nearest-neighbour accuracy", "higher", "[0, 1]", True, "Wu et al. 2018"),
     Metric("rankme", "RankMe", "neither", "[1, min(n, m)]", False, "Garrido et al. 2023"),
@@ -58,17 +62,19 @@ def summarise(
     *,
     labels: ArrayLike | None = None,
     partner: ArrayLike | None = None,
+    latents: ArrayLike | None = None,
     standardise: bool = False,
     seed: int = 0,
 ) -> dict[str, float | None]:
     """Every metric that applies, at its default settings, as name -> number in the order of METRICS.
 
     Metrics of labels appear only with `labels`, alignment only with `partner` (representations of
-    observations related to the rows of z, one to one). Each probe is followed by its spread over splits,
-    named "..._spread". A metric that is undefined for this input (one class, too few rows, a constant code)
-    is None. `standardise` is for the probes. Bad arguments (shapes, missing values) raise InputError.
+    observations related to the rows of z, one to one), R² and MCC only with `latents` (the truth behind the
+    rows, [n, d]). Each probe is followed by its spread over splits, named "..._spread". A metric that is
+    undefined for this input (one class, too few rows, a constant code) is None. `standardise` is for the
+    probes. Bad arguments (shapes, missing values) raise InputError.
     """
-    return evaluate(z, labels=labels, partner=partner, standardise=standardise, seed=seed).values
+    return evaluate(z, labels=labels, partner=partner, latents=latents, standardise=standardise, seed=seed).values
 
 
 def evaluate(
@@ -76,6 +82,7 @@ def evaluate(
     *,
     labels: ArrayLike | None = None,
     partner: ArrayLike | None = None,
+    latents: ArrayLike | None = None,
     standardise: bool = False,
     seed: int = 0,
 ) -> Evaluation:
@@ -85,12 +92,19 @@ def evaluate(
         label_codes(labels, len(x))
     if partner is not None and (related := representations(partner, "partner")).shape != x.shape:
         raise InputError(f"partner must have the shape of the representations, {x.shape}, not {related.shape}.")
+    if latents is not None and len(truth := representations(latents, "latents")) != len(x):
+        raise InputError(f"there must be as many latents as representations, {len(x)}, not {len(truth)}.")
     spectrum = spectra(x)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
 
     compute: dict[str, tuple[Callable[[], Probe | float], str]] = {
+        "linear_r2": (
+            lambda: linear_r2(x, _given(latents), seed=seed).mean,
+            f"affine fit, mean over latents, 20% of {len(x)} rows held out, seed {seed}",
+        ),
+        "mcc": (lambda: mcc(x, _given(latents)).value, f"Pearson, best one-to-one assignment, {len(x)} rows"),
         "linear_probe": (lambda: linear_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
         "knn_probe": (lambda: knn_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
         "rankme": (lambda: rankme(x), "exp entropy of the singular values, not centred"),
@@ -118,7 +132,8 @@ def evaluate(
     values: dict[str, float | None] = {}
     protocols: dict[str, str] = {}
     for metric in METRICS:
-        if (metric.needs_labels and labels is None) or (metric.needs_partner and partner is None):
+        asked = (metric.needs_labels, labels), (metric.needs_partner, partner), (metric.needs_latents, latents)
+        if any(needs and given is None for needs, given in asked):
             continue
         function, protocol = compute[metric.name]
         result: Probe | float | None

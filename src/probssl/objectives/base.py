@@ -141,9 +141,9 @@ class Objective(nn.Module, abc.ABC):
         return self
 
     @final  # type: ignore[misc]
-    def forward(self, encoder: nn.Module, views: Views) -> Terms:
-        """The loss of `encoder` on a batch."""
-        return Terms(self.terms(encoder, views), self.weights)
+    def forward(self, encoder: nn.Module, views: Views, weights: Mapping[str, float] | None = None) -> Terms:
+        """The loss of `encoder` on a batch; with other `weights` of its terms than its own, where given."""
+        return Terms(self.terms(encoder, views), self.weights if weights is None else weights)
 
 
 class PairObjective(Objective):

@@ -5,20 +5,23 @@ logits are inner products, S = L Rᵀ (cosine, Euclidean, dot, anisotropic: `Ene
 blocks that stay in the cache. Each block yields its part of the value and, in the same visit, of the gradients in L and
 R, which are all that is kept: memory grows with n + m, not with n · m. The same functions serve one batch, a stack of
 models (leading dimensions, or `torch.vmap`) and batches far beyond n² memory. Small blocks in single precision go
-through a compiled kernel where there is a compiler (`probssl.kernels`). Other energies, and second derivatives, go
-through the plain matrix.
+through a compiled kernel where there is a compiler (`probssl.kernels`). Second derivatives go through the plain
+matrix, and so do other energies (p-norms) while it is small; where it is not, a strip of rows at a time, which backward
+computes again, so that memory grows with n + m for them too.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from probssl import kernels
 from probssl.energies import Energy
@@ -34,6 +37,9 @@ LINEAR_BEYOND = 30.0
 
 BLOCK = 2**20
 """Entries of a block of logits: 4 MB in single precision, which a core's share of the cache holds."""
+
+LARGE = 2**22
+"""Numbers n · m · d beyond which the matrix of an energy without factors is made strip by strip."""
 
 MOST_ENTRIES = 2**28
 """A plain matrix larger than this is not made for second derivatives: 1 GB in single precision."""
@@ -51,22 +57,81 @@ NEVER = {
 
 
 @dataclass(frozen=True)
+class Strips:
+    """S as functions that make some of its rows [r, m], or of its columns [n, c], from scratch; for one batch alone."""
+
+    rows: Callable[[slice], Tensor]
+    columns: Callable[[slice], Tensor]
+    diagonal: Callable[[], Tensor]
+    size: tuple[int, int]
+    width: int
+    """Numbers held for each entry while it is made."""
+
+    @classmethod
+    def of(cls, energy: Energy, a: Tensor, b: Tensor) -> Strips:
+        """The strips of an energy between embeddings a [n, d] and b [m, d]."""
+        return cls(
+            lambda here: -energy.pairwise_once(a[here], b),
+            lambda here: -energy.pairwise_once(a, b[here]),
+            lambda: -energy.paired(a, b),
+            (len(a), len(b)),
+            energy.numbers_a_pair(a.shape[1]),
+        )
+
+    def plus_columns(self, shift: Tensor) -> Strips:
+        """S_ij + shift_j."""
+        return replace(
+            self,
+            rows=lambda here: self.rows(here) + shift,
+            columns=lambda here: self.columns(here) + shift[here],
+            diagonal=lambda: self.diagonal() + shift,
+        )
+
+    def transposed(self) -> Strips:
+        """S_ji."""
+        return replace(
+            self,
+            rows=lambda here: self.columns(here).mT,
+            columns=lambda here: self.rows(here).mT,
+            size=self.size[::-1],
+        )
+
+    def total(self, kind: Kind, extra: Tensor | None) -> Tensor:
+        """The sum over all pairs, strip by strip; what a strip was made of is made again for its gradient."""
+        n, m = self.size
+        rows = max(1, BLOCK // (m * self.width))
+
+        def part(start: int) -> Tensor:
+            here = slice(start, start + rows)
+            return plain_total(self.rows(here), kind, None if extra is None else extra[here], first=start)
+
+        sums = [checkpoint(part, start, use_reentrant=False, preserve_rng_state=False) for start in range(0, n, rows)]
+        return torch.stack(sums).sum()
+
+
+@dataclass(frozen=True)
 class PairLogits:
     """S_ij = −δ(a_i, b_j) for all pairs of a batch, [n, m], as what losses ask of it; leading dimensions are allowed.
 
-    S = left · rightᵀ + offset with factors `left` [n, p] and `right` [m, p]; where the energy has none, `matrix` is S.
+    S = left · rightᵀ + offset with factors `left` [n, p] and `right` [m, p]; where the energy has none, `matrix` is S
+    or, where that would be large, `strips` make it piece by piece.
     """
 
     left: Tensor | None
     right: Tensor | None
     offset: float = 0.0
     matrix: Tensor | None = None
+    strips: Strips | None = None
 
     @classmethod
     def of(cls, energy: Energy, a: Tensor, b: Tensor) -> PairLogits:
         """The logits of an energy between embeddings a [n, d] and b [m, d]."""
         factors = energy.factors(a, b)
-        return cls(None, None, matrix=energy.logits(a, b)) if factors is None else cls(*factors)
+        if factors is not None:
+            return cls(*factors)
+        if a.ndim == 2 and len(a) * b.numel() > LARGE:
+            return cls(None, None, strips=Strips.of(energy, a, b))
+        return cls(None, None, matrix=energy.logits(a, b))
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:
@@ -77,6 +142,8 @@ class PairLogits:
 
     def plus_columns(self, shift: Tensor) -> PairLogits:
         """S_ij + shift_j."""
+        if self.strips is not None:
+            return replace(self, strips=self.strips.plus_columns(shift))
         if self.matrix is not None:
             return replace(self, matrix=self.matrix + shift.unsqueeze(-2))
         left, right = self.factors
@@ -85,10 +152,14 @@ class PairLogits:
 
     def transposed(self) -> PairLogits:
         """S_ji."""
+        if self.strips is not None:
+            return replace(self, strips=self.strips.transposed())
         return PairLogits(self.right, self.left, self.offset, None if self.matrix is None else self.matrix.mT)
 
     def diagonal(self) -> Tensor:
         """S_ii: [n]."""
+        if self.strips is not None:
+            return self.strips.diagonal()
         if self.matrix is not None:
             return self.matrix.diagonal(dim1=-2, dim2=-1)
         left, right = self.factors
@@ -115,22 +186,27 @@ class PairLogits:
 
     @property
     def _size(self) -> tuple[int, int]:
+        if self.strips is not None:
+            return self.strips.size
         if self.matrix is not None:
             return self.matrix.shape[-2], self.matrix.shape[-1]
         left, right = self.factors
         return left.shape[-2], right.shape[-2]
 
     def _total(self, kind: Kind, extra: Tensor | None = None) -> Tensor:
+        if self.strips is not None:
+            return self.strips.total(kind, extra)
         if self.matrix is not None:
             return plain_total(self.matrix, kind, extra)
         return FusedTotal.apply(*self.factors, extra, kind, torch.is_grad_enabled())[0]
 
 
-def plain_total(matrix: Tensor, kind: Kind, extra: Tensor | None = None) -> Tensor:
-    """The sum from a matrix that is there: for energies without factors, and for second derivatives."""
-    diagonal = torch.eye(matrix.shape[-2], matrix.shape[-1], dtype=torch.bool, device=matrix.device)
+def plain_total(matrix: Tensor, kind: Kind, extra: Tensor | None = None, *, first: int = 0) -> Tensor:
+    """The sum from a matrix that is there, or from a strip of it whose first row has the number `first`."""
     if kind == "cross-entropy":
-        return -F.log_softmax(matrix, -1).diagonal(dim1=-2, dim2=-1).sum(-1)
+        return -F.log_softmax(matrix, -1).diagonal(first, dim1=-2, dim2=-1).sum(-1)
+    places = [torch.arange(size, device=matrix.device) for size in matrix.shape[-2:]]
+    diagonal = places[0].unsqueeze(-1) + first == places[1]
     if kind in NORMALISED:
         candidates = matrix if kind == "log-sum-exp" else matrix.masked_fill(diagonal, -torch.inf)
         return _log_sum_exp(candidates if extra is None else torch.cat([candidates, extra.unsqueeze(-1)], -1)).sum(-1)

@@ -2,6 +2,18 @@
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
 from probssl.pairings.masking import MaskAndNoise
+from probssl.pairings.neighbours import RowPairs, neighbours
 from probssl.pairings.views import Needs, Pairing, Source, Views
 
-__all__ = ["GaussianNoise", "LinearMixture", "MaskAndNoise", "Needs", "Pairing", "Source", "Views", "rotations"]
+__all__ = [
+    "GaussianNoise",
+    "LinearMixture",
+    "MaskAndNoise",
+    "Needs",
+    "Pairing",
+    "RowPairs",
+    "Source",
+    "Views",
+    "neighbours",
+    "rotations",
+]

@@ -23,6 +23,18 @@ CATALOGUE = {
     "siamese/deaugmenting": "probssl.studies.deaugmenting:Deaugmenting",
     "siamese/tabular-dimension": "probssl.studies.tabular:TabularDimension",
     "siamese/tabular-preservation": "probssl.studies.tabular:TabularPreservation",
+    "identify/table1": "probssl.studies.identify:Table1",
+    "anisotropic/lambda": "probssl.studies.anisotropic:AnisotropicLambda",
+    "anisotropic/hard-negatives": "probssl.studies.hard_negatives:HardNegatives",
+    "anisotropic/ensemble": "probssl.studies.anisotropic_twenty:EnsembleStudy",
+    "anisotropic/tricl": "probssl.studies.anisotropic_twenty:TriCLStudy",
+    "anisotropic/scaling": "probssl.studies.scaling:Scaling",
+    "anisotropic/mismatch": "probssl.studies.scaling:Mismatch",
+    "anisotropic/mnist-vae": "probssl.studies.mnist_vae:MnistVAE",
+    "anisotropic/distinct": "probssl.studies.mnist_vae:Distinct",
+    "identify/sprites": "probssl.studies.sprites:Sprites",
+    "identify/natural-sprites": "probssl.studies.sprites:NaturalSprites",
+    "identify/kitti": "probssl.studies.sprites_kitti:Kitti",
 }
 """Name -> module:class. A module is imported when its study is asked for."""
 

@@ -235,7 +235,8 @@ class _Run:
         return Fitted(self.step, self.seconds, self.log.rows, dict(self.watch.standing), interrupted, failure)
 
     def _forward(self) -> Any:
-        return self.objective(self.encoder, self.stream.next(self.objective.needs))
+        views = self.stream.next(self.objective.needs)
+        return self.objective(self.encoder, views, self.plan.weights(self.step, self.objective.weights))
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from probssl.errors import InputError
+
+WEIGHTS_FADE = 0.9
+"""Share of the steps after which `initial_weights` are gone."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,10 @@ class TrainingPlan:
 
     The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`) or
     stays (`"constant"`). `objective_learning_rate` is for the objective's own parameters (bias network, predictor,
-    concentrations) and follows the same schedule; by default it is the encoder's.
+    concentrations) and follows the same schedule; by default it is the encoder's. `initial_weights` are factors that
+    terms of the loss begin with, by name; they go to 1 geometrically over the first `WEIGHTS_FADE` of the steps. Where
+    positives are easily told from all others, a loss is zero long before the latents are in place: `{"alignment": 64}`
+    keeps it from that until they are.
     """
 
     steps: int = 2000
@@ -28,6 +35,7 @@ class TrainingPlan:
     warmup: int = 100
     anneal: Literal["cosine", "constant"] = "cosine"
     clip_norm: float | None = None
+    initial_weights: Mapping[str, float] | None = None
     log_every: int | None = None
     checkpoint_every: int | None = None
 
@@ -47,6 +55,9 @@ class TrainingPlan:
         for name in ("weight_decay", "momentum", "warmup"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)!r}")
+        for name, value in (self.initial_weights or {}).items():
+            if not 0 < value < math.inf:
+                raise InputError(f"the initial weight of {name} must be positive and finite, not {value!r}")
         for name in ("log_every", "checkpoint_every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -59,6 +70,12 @@ class TrainingPlan:
         if self.anneal == "constant":
             return 1.0
         return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (self.steps - warmup)))
+
+    def weights(self, step: int, own: Mapping[str, float]) -> dict[str, float]:
+        """The weights of a loss's terms at `step`, from those it has of its own."""
+        left = max(0.0, 1 - step / (WEIGHTS_FADE * self.steps))
+        initial = self.initial_weights or {}
+        return {**own, **{name: own.get(name, 1.0) * factor**left for name, factor in initial.items() if left}}
 
     @property
     def log_interval(self) -> int:

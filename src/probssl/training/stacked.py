@@ -124,7 +124,7 @@ def _kind(trial: Trial) -> Hashable | None:
     shared = {id(p) for p in parameters.values()} & {id(p) for p in objective.parameters()}
     if layers is None or alike(objective) is None or shared or data.device.type != "cpu" or data.ndim != 2:
         return None
-    if len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
+    if plan.initial_weights or len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
         return None
     return (
         tuple(layers),

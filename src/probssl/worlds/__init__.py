@@ -13,6 +13,7 @@ from probssl.worlds.conditionals import (
 )
 from probssl.worlds.marginals import Around, Marginal, Uniform, opposite
 from probssl.worlds.mixings import Decoder, Identity, InvertibleMLP, Mixing
+from probssl.worlds.named import named_world
 from probssl.worlds.spaces import Box, RealSpace, Space, Sphere
 from probssl.worlds.world import World
 
@@ -39,6 +40,7 @@ __all__ = [
     "World",
     "generalised_normal",
     "laplace",
+    "named_world",
     "normal",
     "opposite",
 ]

@@ -68,11 +68,16 @@ class FisherBingham(_OnUnitSphere):
         out = torch.empty_like(z)
         waiting = torch.arange(len(z), device=z.device)
         while len(waiting):
-            u, log_keep = self._propose(z[waiting].double(), generator)
+            tries = -(
+                -len(z) // len(waiting)
+            )  # the fewer rows are left, the more proposals for each, and rounds are few
+            u, log_keep = self._propose(z[waiting].double().repeat_interleave(tries, 0), generator)
             chance = torch.rand(len(u), generator=generator, dtype=u.dtype, device=u.device)
-            keep = torch.log1p(-chance) <= log_keep
-            out[waiting[keep]] = u[keep].to(z.dtype)
-            waiting = waiting[~keep]
+            keep = (torch.log1p(-chance) <= log_keep).view(-1, tries)
+            found = keep.any(1)
+            first = keep.to(torch.uint8).argmax(1)[found]  # of the proposals that are kept
+            out[waiting[found]] = u.view(-1, tries, u.shape[1])[found, first].to(z.dtype)
+            waiting = waiting[~found]
         return out
 
     def _propose(self, z: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:

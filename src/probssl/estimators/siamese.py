@@ -1,36 +1,23 @@
-"""The library as a scikit-learn transformer: fit on rows without labels, transform rows to representations."""
+"""SiameseEncoder: any objective and energy on the rows of a table, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import math
-import numbers
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from probssl.data import Standardiser
 from probssl.encoders import encode
-from probssl.errors import CollapseWarning, NonFiniteLoss
-from probssl.objectives import InfoNCE, Objective
-from probssl.pairings import Views
+from probssl.estimators.common import SCORE_SEED, conclude, in_precision, information, seed_of
+from probssl.objectives import Objective
 from probssl.recipe import FIXED_ENERGY, Recipe
 from probssl.training import ProgressBar, TrainingPlan, fit
-from probssl.training.watch import MEANING
-
-SCORE_ROWS = 1024
-"""Most rows that `SiameseEncoder.score` contrasts with one another."""
-
-SCORE_SEED = 0
-"""Decides the blocks and the augmentations of every score, so that scores of different estimators compare."""
 
 
 class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -124,28 +111,20 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Representations [n, dim] in the precision of X: single for float32, double for anything else."""
         check_is_fitted(self, "encoder_")
         x = self._inputs(self._rows(X))
-        return encode(_as(self.encoder_, x.dtype), x).numpy()
+        return encode(in_precision(self.encoder_, x.dtype), x).numpy()
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """How many nats an augmentation tells about its source among the rows of X; higher is better, y is ignored.
 
         log n − InfoNCE with the estimator's own energy, for one augmentation of every row: what log q(x | x̃) gains
         over a guess. In expectation over new rows a lower bound on I(x; x̃), never above log n. Rows are contrasted
-        within random blocks of near equal size, at most `SCORE_ROWS`, and n is the size of the block.
+        within random blocks of near equal size, at most 1024, and n is the size of the block.
         """
         check_is_fitted(self, "encoder_")
         x = self._inputs(self._rows(X, least=2)).double()
         generator = torch.Generator().manual_seed(SCORE_SEED)
         augmented = self.recipe_.build_pairing().sample(x, generator)
-        encoder = _as(self.encoder_, x.dtype).eval()
-        infonce = InfoNCE(_as(self.objective_.energy, x.dtype)).eval()
-        order = torch.randperm(len(x), generator=generator)
-        total = 0.0
-        with torch.no_grad():
-            for block in order.tensor_split(math.ceil(len(x) / SCORE_ROWS)):
-                loss = infonce(encoder, Views(x[block], augmented[block].unsqueeze(0))).total
-                total += len(block) * (math.log(len(block)) - loss.item())
-        return total / len(x)
+        return information(self.encoder_, self.objective_.energy, x, augmented, generator)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -177,10 +156,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _begin(self, rows: np.ndarray) -> None:
         """Everything before the first step: scaling, initial weights, an empty history."""
         features = rows.shape[1]
-        generator = check_random_state(self.random_state)
-        whole = isinstance(self.random_state, numbers.Integral)
-        seed = int(self.random_state) if whole else int(generator.randint(2**31 - 1))  # type: ignore[arg-type]
-        self.recipe_ = self._recipe(seed=seed).for_features(features)
+        self.recipe_ = self._recipe(seed=seed_of(self.random_state)).for_features(features)
         identity = Standardiser(np.zeros(features), np.ones(features))
         self.standardiser_ = Standardiser.fit(rows) if self.standardise else identity
         self.encoder_: nn.Module = self.recipe_.build_encoder(features)
@@ -200,20 +176,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         news = [row for row in fitted.history if row["step"] > 0 or before == 0]  # step 0 is where the last call ended
         self.history_ += [{**row, "step": row["step"] + before} for row in news]
         self.collapsed_ = {kind: step + before for kind, step in fitted.collapsed.items()}
-        if fitted.interrupted:
-            raise KeyboardInterrupt
-        if fitted.failure is not None:
-            raise NonFiniteLoss(
-                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, or look "
-                "for extreme values"
-            )
-        for kind, step in self.collapsed_.items():
-            warnings.warn(
-                f"training ended in {MEANING[kind]} (since step {step}): try a lower lr, a weaker "
-                "augmentation, fewer dimensions, or another objective or energy",
-                CollapseWarning,
-                stacklevel=3,
-            )
+        advice = "a lower lr, a weaker augmentation, fewer dimensions, or another objective or energy"
+        conclude(fitted, before, advice, stacklevel=3)
 
 
 def _plain(value: Any) -> Any:
@@ -221,8 +185,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
-
-
-def _as(module: nn.Module, dtype: torch.dtype) -> Any:
-    """A copy of a module in another precision."""
-    return copy.deepcopy(module).to(dtype)

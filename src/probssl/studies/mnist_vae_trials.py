@@ -1,0 +1,141 @@
+"""What a trial on images of a VAE is: the world, the encoder of its pixels, how it is trained and what is measured."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl.encoders import MLP, Centring, OnSphere, encode, seeded
+from probssl.energies import Cosine
+from probssl.metrics import concentration_error, mcc
+from probssl.objectives import AnInfoNCE, InfoNCE
+from probssl.studies import mnist_decoder, recovery
+from probssl.studies.base import Config, Result
+from probssl.studies.mnist_decoder import DIM
+from probssl.worlds import FisherBingham, Sphere, Uniform, World
+
+LOSSES = ("AnInfoNCE", "InfoNCE")
+GROUPS = {"style": range(DIM // 2), "content": range(DIM // 2, DIM)}
+"""The half of the latents with the smaller concentrations, and the other."""
+
+COMPONENTS, HIDDEN, SLOPE = 64, (128, 128, 128), 0.2
+BATCH, RATE, CONCENTRATION_RATE = 1024, 0.01, 0.05
+NEIGHBOURS = 5
+SAMPLE = 5_000
+"""Observations that the principal components are those of."""
+
+SPHERE = Sphere(DIM)
+
+SHOWN, SHOWN_CONCENTRATIONS = 25, (5.0, 50.0)
+"""Digits of each panel of the figure, and the concentrations of its conditionals."""
+
+
+class Components(nn.Module):
+    """The leading principal components of a sample, each with variance 1: [n, d] → [n, count]. It is not trained.
+
+    Whitening of all pixels would blow up those that hardly ever change.
+    """
+
+    mean: Tensor
+    weight: Tensor
+
+    def __init__(self, sample: Tensor, count: int) -> None:
+        super().__init__()
+        x = sample.double()
+        values, vectors = torch.linalg.eigh(torch.cov(x.T))
+        self.register_buffer("mean", x.mean(0).to(sample.dtype))
+        self.register_buffer("weight", (vectors[:, -count:] * values[-count:].rsqrt()).to(sample.dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) @ self.weight
+
+
+def world(config: Config) -> World:
+    """Latents uniform on the sphere, the exact conditional, and the decoder or the invertible MLP of the seed."""
+    vae, seed = config["vae"], config["seed"]
+    mixing = recovery.mixing(DIM, seed) if vae is None else mnist_decoder.trained(**vae).mixing
+    return World(Uniform(SPHERE), FisherBingham(SPHERE, torch.tensor(config["concentrations"])), mixing)
+
+
+def encoder_of(made: World, seed: int) -> nn.Module:
+    """Principal components, a leaky MLP, centring, the sphere: [n, pixels] → [n, 10]."""
+    sample, _ = made.observe(SAMPLE, torch.Generator().manual_seed(20_000 + seed))
+    count = min(COMPONENTS, sample.shape[1])
+    return seeded(
+        seed,
+        lambda: nn.Sequential(
+            Components(sample, count), MLP([count, *HIDDEN, DIM], slope=SLOPE), Centring(DIM), OnSphere()
+        ),
+    )
+
+
+def temperature(concentrations: Sequence[float]) -> float:
+    """1 / √(smallest · largest): of InfoNCE, which has but one concentration for all latents."""
+    return 1 / math.sqrt(min(concentrations) * max(concentrations))
+
+
+def objective_of(config: Config) -> InfoNCE:
+    """The loss of a trial. Both contrast an original with its relative and the other originals."""
+    concentrations = config["concentrations"]
+    if config["loss"] == "AnInfoNCE":
+        return AnInfoNCE(DIM, concentration=min(concentrations))
+    return InfoNCE(Cosine(temperature(concentrations)), candidates="originals", anchor="original")
+
+
+def trial(config: Config) -> Result:
+    """Train an encoder and say what of the latents, of their concentrations and of real digits it knows."""
+    seed, made = config["seed"], world(config)
+    encoder, objective = encoder_of(made, seed), objective_of(config)
+    plan = recovery.plan(config["steps"], BATCH, RATE, objective_learning_rate=CONCENTRATION_RATE)
+    result = recovery.recover(made, encoder, objective, plan, seed=seed, groups=GROUPS)
+    x, z = made.observe(recovery.TEST_ROWS, torch.Generator().manual_seed(30_000 + seed))
+    result["mcc"] = mcc(encode(encoder, x).numpy(), z.numpy()).value
+    if "concentrations" in result:
+        result["concentration error"] = concentration_error(result["concentrations"], config["concentrations"]).maximum
+    if config.get("neighbours"):
+        train, train_labels, test, test_labels = mnist_decoder.pixels()
+        rows = config["neighbours"]
+        codes = encode(encoder, train[:rows]), encode(encoder, test)
+        result["knn"] = knn_accuracy(codes[0], train_labels[:rows], codes[1], test_labels)
+    return result
+
+
+def decoder_trial(config: Config) -> Result:
+    """Of the autoencoder itself: its bound, whether its latents are alive, k-NN on pixels, and what it draws."""
+    seed, rows = config["seed"], config["neighbours"]
+    found = mnist_decoder.trained(**config["vae"])
+    train, train_labels, test, test_labels = mnist_decoder.pixels()
+    generator = torch.Generator().manual_seed(seed)
+    z = SPHERE.uniform(SHOWN, generator)
+    anchors = z[:1].expand(SHOWN, DIM)
+    panels = [z, *(FisherBingham(SPHERE, value).sample(anchors, generator) for value in SHOWN_CONCENTRATIONS)]
+    return {
+        "elbo": found.elbo,
+        "divergences": found.divergences,
+        "knn": knn_accuracy(train[:rows], train_labels[:rows], test, test_labels),
+        "raw r2": recovery.raw_score(World(Uniform(SPHERE), FisherBingham(SPHERE, 5.0), found.mixing), seed),
+        "digits": [_as_text(found.mixing(panel)) for panel in panels],
+    }
+
+
+def knn_accuracy(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor) -> float:
+    """Share of test images whose label is that of most of their five nearest neighbours (Euclidean, equal votes)."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    found = KNeighborsClassifier(NEIGHBOURS).fit(train.numpy(), train_labels.numpy()).predict(test.numpy())
+    return float(np.mean(found == test_labels.numpy()))
+
+
+def _as_text(images: Tensor) -> str:
+    """Grey values [n, 784] as the base64 of bytes, so that a result holds pictures; `pictures_of` reads them."""
+    return base64.b64encode((images * 255).round().to(torch.uint8).numpy().tobytes()).decode()
+
+
+def pictures_of(text: str) -> np.ndarray:
+    """Grey images [n, 28, 28] from the text in a result."""
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 28, 28)

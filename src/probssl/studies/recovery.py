@@ -1,0 +1,145 @@
+"""Training on a world while watching its latents come back: what the studies of identifiability share."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probssl.encoders import encode, latent_encoder, seeded
+from probssl.errors import NonFiniteLoss
+from probssl.metrics import linear_r2
+from probssl.objectives import AnInfoNCE, Ensemble, Objective
+from probssl.studies.base import Config, Result, Study
+from probssl.training import Reporter, TrainingPlan, fit
+from probssl.worlds import InvertibleMLP, World
+
+FIT_ROWS, TEST_ROWS = 5_000, 5_000
+"""Rows that the affine map from codes to latents is fitted on, and fresh ones that it is judged by."""
+
+POINTS = 24
+"""How often a training is looked at."""
+
+
+class RecoveryStudy(Study):
+    """A study whose trials each train for a while on a world: one trial a unit of work, the longest first."""
+
+    def cost(self, config: Config) -> float:
+        """About how long a trial takes, in any unit."""
+        return float(config.get("steps", 1))
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        return [[config] for config in sorted(configs, key=self.cost, reverse=True)]
+
+
+class Watch(Reporter):
+    """Measures at every row of the log how much of the latents an affine map finds in the codes."""
+
+    def __init__(
+        self,
+        world: World,
+        encoder: nn.Module,
+        objective: Objective,
+        *,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        seed: int = 0,
+    ) -> None:
+        generator = torch.Generator().manual_seed(10_000 + seed)
+        self.encoder, self.objective, self.groups = encoder, objective, groups
+        self.fit_rows, self.test_rows = (world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS))
+        self.curve: list[dict[str, Any]] = []
+        self.measuring = 0.0
+        self.started = time.process_time()
+
+    def seconds(self) -> float:
+        """Processor time since the beginning, but for the measurements."""
+        return time.process_time() - self.started - self.measuring
+
+    def row(self, numbers: dict[str, float]) -> None:
+        seconds, begun = self.seconds(), time.process_time()
+        point = {"step": numbers["step"], "seconds": round(seconds, 3), "loss": numbers.get("loss"), **self.scores()}
+        self.curve.append(point)
+        self.measuring += time.process_time() - begun
+
+    def scores(self) -> dict[str, Any]:
+        """R², of all latents and of each group, and the concentrations where they are learnt."""
+        codes = [encode(self.encoder, x).numpy() for x, _ in (self.fit_rows, self.test_rows)]
+        latents = [z.numpy() for _, z in (self.fit_rows, self.test_rows)]
+        found = linear_r2(codes[0], latents[0], groups=self.groups, test=(codes[1], latents[1]))
+        return {"r2": found.mean, **found.groups, **learnt(self.objective)}
+
+
+def learnt(objective: Objective) -> dict[str, Any]:
+    """The concentrations that an objective has learnt, one list for AnInfoNCE and several for an ensemble of it."""
+    if isinstance(objective, AnInfoNCE):
+        return {"concentrations": objective.concentrations.tolist()}
+    if isinstance(objective, Ensemble):
+        parts = [part.concentrations.tolist() for part in objective.objectives if isinstance(part, AnInfoNCE)]
+        return {"concentrations": parts}
+    return {}
+
+
+def recover(
+    world: World,
+    encoder: nn.Module,
+    objective: Objective,
+    plan: TrainingPlan,
+    *,
+    seed: int,
+    groups: Mapping[str, Sequence[int]] | None = None,
+) -> Result:
+    """Train, and say how much of the latents came back: the last scores, the whole curve, and the processor time."""
+    watch = Watch(world, encoder, objective, groups=groups, seed=seed)
+    fitted = fit(encoder, objective, world, plan=plan, seed=seed, reporter=watch)
+    if fitted.interrupted:
+        raise KeyboardInterrupt
+    if fitted.failure is not None:
+        raise NonFiniteLoss(fitted.failure)
+    return {**watch.scores(), "loss": watch.curve[-1]["loss"], "seconds": watch.seconds(), "curve": watch.curve}
+
+
+def plan(steps: int, batch_size: int, rate: float, **more: Any) -> TrainingPlan:
+    """Adam with a warm-up and a half cosine, looked at `POINTS` times."""
+    chosen: dict[str, Any] = {"warmup": min(300, steps // 10), "log_every": max(10, steps // POINTS), **more}
+    return TrainingPlan(steps=steps, batch_size=batch_size, learning_rate=rate, **chosen)
+
+
+def encoder_for(world: World, hidden: Sequence[int], *, sphere: bool, seed: int) -> nn.Module:
+    """An encoder of a world's observations into as many numbers as it has latents, from the seed."""
+    sample, _ = world.observe(20_000, torch.Generator().manual_seed(20_000 + seed))
+    build: Callable[[], nn.Module] = lambda: latent_encoder(sample, world.dim, hidden, sphere=sphere)  # noqa: E731
+    return seeded(seed, build)
+
+
+@functools.cache
+def mixing(dim: int, seed: int) -> InvertibleMLP:
+    """The papers' mixing of a seed: three layers, leaky ReLU 0.2, each the best conditioned of 25,000."""
+    return InvertibleMLP(dim, seed=seed)
+
+
+def raw_score(world: World, seed: int) -> float:
+    """R² of the observations themselves: how nonlinear the mixing is."""
+    generator = torch.Generator().manual_seed(10_000 + seed)
+    (x, z), (x_test, z_test) = (world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS))
+    return linear_r2(*_numpy(x, z), test=_numpy(x_test, z_test)).mean
+
+
+def _numpy(x: Tensor, z: Tensor) -> tuple[Any, Any]:
+    return x.flatten(1).numpy(), z.numpy()
+
+
+def first_seconds(curve: Sequence[Mapping[str, Any]], target: float) -> float | None:
+    """Processor time at which the curve first stands at a target R² or above, interpolated between looks."""
+    before = None
+    for point in curve:
+        if point["r2"] >= target:
+            if before is None:
+                return float(point["seconds"])
+            share = (target - before["r2"]) / (point["r2"] - before["r2"])
+            return float(before["seconds"] + share * (point["seconds"] - before["seconds"]))
+        before = point
+    return None

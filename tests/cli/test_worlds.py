@@ -1,0 +1,194 @@
+"""Worlds as data on the command line: trained on fresh draws, and asked how well their latents were found."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+import probssl
+from probssl.data import load, names
+from probssl.doctor import _remedies
+from probssl.errors import InputError
+from probssl.model import Model
+from probssl.recipe import NEEDS_SCORE, OBJECTIVES, Recipe
+from probssl.runs import Run, begin, train
+from tests.cli.shell import document, refusal, succeed
+from tests.cli.shell import probssl as command
+
+FIT = ["fit", "world:sphere3", "--objective", "infonce", "--energy", "cosine", "--hidden", "32,32"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rows():
+    """Worlds are loaded as fewer rows, which is enough here and quick to evaluate."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "WORLD_ROWS", 400)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(few_rows, tmp_path_factory):
+    """A run on a small world that has had time to find its latents, and what it printed."""
+    folder = tmp_path_factory.mktemp("worlds") / "run"
+    return folder, document(*FIT, "--steps", 400, "--seed", 2, "--out", folder)
+
+
+def test_latents_are_found(trained):
+    folder, found = trained
+    assert list(found["rows"]) == ["raw features", "PCA to 3", "untrained encoder", "trained encoder"]
+    scores = {name: values["linear_r2"] for name, values in found["rows"].items()}
+    assert scores["trained encoder"] > 0.95 > 0.9 > max(scores["raw features"], scores["untrained encoder"])
+    assert 0 < found["rows"]["trained encoder"]["mcc"] <= 1
+    assert found["loss"]["optimum"]["mean"] < found["loss"]["model"]["mean"] < found["loss"]["constant"]["mean"]
+    assert found["loss"]["share_learnt"] > 0.9
+    assert found["deaugmenting"]["trained encoder"]["kl_exact_model"] < 0.2
+    assert found["protocols"]["linear_r2"].startswith("affine fit")
+    recipe = Run(folder).recipe
+    assert (recipe.world, recipe.dim, recipe.temperature, recipe.hidden) == ("sphere3", 3, 1 / 3, (32, 32))
+    assert "noise" not in (folder / "recipe.toml").read_text()
+
+
+def test_what_is_shown_fits(trained):
+    shown = succeed("evaluate", trained[0]).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "↑ Latents found, linear R²" in shown
+    assert "↑ Latents found, one by one (MCC)" in shown
+    page = (trained[0] / "report.html").read_text()
+    assert "Latents found, linear R²" in page
+    assert "drawn afresh from the world" in page
+
+
+def test_evaluate_repeats_the_run_and_takes_other_rows(trained, scratch):
+    folder, found = trained
+    assert document("evaluate", folder, "--seed", 2)["rows"] == found["rows"]
+    assert document("evaluate", folder, "world:sphere3", "--seed", 2)["rows"] == found["rows"]
+    np.save("rows.npy", load("world:sphere3", seed=2).features)
+    other = document("evaluate", folder, "rows.npy")
+    assert (other["loss"], other["deaugmenting"]) == (None, {})
+    assert not {"linear_r2", "alignment"} & other["rows"]["trained encoder"].keys()
+    elsewhere = document("evaluate", folder, "world:box3")
+    assert elsewhere["loss"] is None
+    assert "linear_r2" in elsewhere["rows"]["trained encoder"]
+    assert "4 columns" in refusal("evaluate", folder, "world:sphere4")
+
+
+def test_embed(trained):
+    assert document("embed", trained[0], "world:sphere3", "--out", "z.npy") == {"out": "z.npy", "rows": 400, "dim": 3}
+    z = np.load("z.npy")
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, rtol=1e-5)
+    table = load("world:sphere3", seed=2)
+    np.testing.assert_array_equal(z, Model.load(trained[0]).embed(table))
+    assert probssl.evaluate(Model.load(trained[0]), table, seed=2).rows["trained encoder"]["linear_r2"] > 0.95
+
+
+def test_doctor(trained):
+    told = document("doctor", trained[0])
+    assert told["healthy"] is True
+    assert any("knew the world exactly" in note for note in told["notes"])
+    remedies = _remedies("dimension", Recipe.for_world("sphere3", energy="euclidean"))
+    assert remedies
+    assert not [remedy for remedy in remedies if "--preservation" in remedy or "--asymmetry" in remedy]
+
+
+def test_stopped_and_resumed_is_the_run_that_was_not_stopped(scratch, monkeypatch):
+    from probssl.training import loop
+
+    options = ["fit", "world:box2", "--hidden", "8", "--steps", 60, "--seed", 3]
+    succeed(*options, "--out", "whole", "-q")
+    forward = loop._Run._forward
+
+    def interrupted(self):
+        if self.step == 40:
+            raise KeyboardInterrupt
+        return forward(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "_forward", interrupted)
+        assert command(*options, "--out", "stopped", "-q").exit_code == 130
+    assert not (scratch / "stopped" / "model.safetensors").exists()
+    assert "lr = 0.01" in refusal("fit", "--resume", "--out", "stopped", "--lr", 0.5, "-q")
+    assert "world:box3" in refusal("fit", "world:box3", "--resume", "--out", "stopped", "-q")
+    succeed("fit", "--resume", "--out", "stopped", "-q")
+    whole, stopped = (load_file(scratch / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(whole[name].equal(stopped[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("world", "objective", "energy"),
+    [
+        ("sphere2", "infonce", "cosine"),
+        ("box2", "infonce", "pnorm"),
+        ("normal2", "infonce", "euclidean"),
+        ("anisotropic2", "aninfonce", "anisotropic"),
+    ],
+)
+def test_each_world_begins_with_what_suits_it(world, objective, energy):
+    recipe = Recipe.for_world(world)
+    assert (recipe.objective, recipe.energy) == (objective, energy)
+    table = load(f"world:{world}")
+    found = probssl.evaluate(Model.untrained(recipe, table), table)
+    assert all(found.rows["untrained encoder"][name] is not None for name in ("linear_r2", "mcc", "alignment"))
+    assert found.loss.constant.mean == pytest.approx(np.log(256))
+    assert 0 < found.deaugmenting["trained encoder"].exact_nll < np.log(400)
+
+
+@pytest.mark.parametrize("objective", [name for name in OBJECTIVES if name not in NEEDS_SCORE])
+def test_every_loss_that_needs_no_score_can_be_trained(objective, scratch):
+    table = load("world:normal2")
+    _, fitted = train(table, Recipe.for_world("normal2", objective=objective, steps=3, hidden=(8,)), scratch / "r")
+    assert fitted.healthy
+
+
+def test_asking_for_another_loss_or_energy_on_the_anisotropic_world():
+    asked = Recipe.for_world("anisotropic4", objective="infonce")
+    assert (asked.objective, asked.energy, asked.temperature) == ("infonce", "cosine", 0.25)
+    asked = Recipe.for_world("anisotropic4", energy="euclidean")
+    assert (asked.objective, asked.energy) == ("infonce", "euclidean")
+
+
+def test_a_recipe_goes_from_tables_to_worlds_and_back():
+    there = begin("world:normal3", Recipe(objective="snl", hidden=(8,)), {"steps": 3})
+    assert (there.world, there.objective, there.hidden, there.steps) == ("normal3", "snl", (8,), 3)
+    assert Recipe.from_dict(there.as_dict()) == there
+    assert begin("table.csv", there, {"noise": 0.5}) == Recipe(objective="snl", hidden=(8,), steps=3, noise=0.5)
+
+
+def test_aninfonce_trains_tables_too(table):
+    found = document("fit", table, "--label", "kind", "--objective", "aninfonce", "--steps", 5, "--out", "r")
+    assert found["loss"]["constant"]["mean"] > 0
+    assert Model.load("r").recipe.energy == "anisotropic"
+    assert "anisotropic energy only" in refusal(
+        "fit", table, "--label", "kind", "--objective", "aninfonce", "--energy", "cosine"
+    )
+
+
+REFUSED = {
+    ("--noise", "0.25"): "noise is a choice about augmentations",
+    ("--preservation", "0.9"): "preservation is a choice about augmentations",
+    ("--objective", "fisher"): "needs the score",
+    ("--objective", "sliced-fisher"): "needs the score",
+    ("--asymmetry", "encoder"): "asymmetry none or predictor",
+    ("--label", "x0"): "leave out --label and --drop",
+    ("--drop", "x0"): "leave out --label and --drop",
+}
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=" ".join)
+def test_what_a_world_has_no_use_for_is_refused(options, scratch):
+    said = refusal("fit", "world:sphere3", *options)
+    assert REFUSED[options] in said
+    assert "world:sphere3" in said
+    assert list(scratch.iterdir()) == []
+
+
+def test_refusals_elsewhere(scratch):
+    assert "'world:sphere3'" in refusal("fit", "world:sphre3")
+    assert "from 2 to 64" in refusal("fit", "world:sphere65")
+    assert "probssl fit world:sphere3 --objective" in refusal("compare", "world:sphere3")
+    with pytest.raises(InputError, match="is a world"):
+        probssl.compare(load("world:sphere3"))
+    assert "needs no file" in refusal("data", "fetch", "world:sphere3")
+    (scratch / "noisy.toml").write_text("noise = 0.1\n")
+    assert "noise" in refusal("fit", "world:sphere3", "--recipe", "noisy.toml")
+    assert "world:anisotropic10" in json.dumps(document("data", "list"))
