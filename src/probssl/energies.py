@@ -31,10 +31,15 @@ def squared_distance_factors(a: Tensor, b: Tensor, weights: Tensor | None = None
     """
     # A common shift changes no distance, and keeps |a|² + |b|² − 2ab from cancelling far from the origin.
     centre = b.detach().mean(-2, keepdim=True)
-    a, b = a - centre, b - centre
-    weighted_a, weighted_b = (a, b) if weights is None else (a * weights, b * weights)
+    same = a is b
+    a = a - centre
+    weighted_a = a if weights is None else a * weights
     norm_a = -0.5 * (a * weighted_a).sum(-1, keepdim=True)
-    norm_b = -0.5 * (b * weighted_b).sum(-1, keepdim=True)
+    if same:
+        b, norm_b = a, norm_a
+    else:
+        b = b - centre
+        norm_b = -0.5 * (b if weights is None else b * weights).mul(b).sum(-1, keepdim=True)
     left = torch.cat([weighted_a, norm_a, torch.ones_like(norm_a)], -1)
     right = torch.cat([b, torch.ones_like(norm_b), norm_b], -1)
     return left, right
@@ -224,7 +229,9 @@ class Anisotropic(InnerProductEnergy):
 
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
         if self.normalise:
-            a, b = unit(a), unit(b)
+            same = a is b
+            a = unit(a)
+            b = a if same else unit(b)
         return *squared_distance_factors(a, b, self.concentration), 0.0
 
     def extra_repr(self) -> str:

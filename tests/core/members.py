@@ -261,6 +261,10 @@ OBJECTIVES: list[ObjectiveMember] = [
         ObjectiveMember(f"align-uniform-{alpha}-{p}", lambda a=alpha, p=p: AlignUniform(a, p))
         for alpha, p in ((0.5, 1.0), (0.9, 1.0), (0.5, 2.0), (0.3, 3.0))
     ),
+    *(
+        ObjectiveMember(f"align-uniform-others-{alpha}-{p}", lambda a=alpha, p=p: AlignUniform(a, p, itself=False))
+        for alpha, p in ((0.5, 1.0), (0.9, 2.0))
+    ),
     ObjectiveMember("tricl", lambda: TriCL(EMBEDDING)),
     ObjectiveMember("tricl-infonce", lambda: TriCL(EMBEDDING, contrast="infonce", temperature=0.5)),
     ObjectiveMember("latent-regression", LatentRegression, latents=True),

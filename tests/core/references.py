@@ -313,7 +313,8 @@ def _(objective: AlignUniform, encoder: nn.Module, views: Views) -> dict[str, fl
     first, second = pair_rows(objective, encoder, views)
     n, energy, alpha = len(first), objective.energy, objective.alpha
     apart = [
-        math.log(mean([math.exp(-delta(energy, first[i], first[j])) for j in range(n) if j != i])) for i in range(n)
+        math.log(mean([math.exp(-delta(energy, first[i], first[j])) for j in range(n) if objective.itself or j != i]))
+        for i in range(n)
     ]
     together = [delta(energy, first[i], second[i]) for i in range(n)]
     return {"alignment": (1 - alpha) * mean(together), "uniformity": alpha * mean(apart)}

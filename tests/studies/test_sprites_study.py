@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import pickle
 
 import numpy as np
@@ -13,11 +12,10 @@ from torch import nn
 from probssl import studies
 from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.errors import InputError
-from probssl.objectives.latents import AlignUniform
-from probssl.pairings.views import Needs, Views
+from probssl.pairings.views import Needs
 from probssl.studies import sprites, sprites_page, sprites_trials
 from probssl.studies.comparison import references
-from probssl.studies.sprites_trials import BASELINES, AlignUniformWithItself, SpritePairs
+from probssl.studies.sprites_trials import BASELINES, SpritePairs
 from probssl.worlds.sprites import Sprites
 
 
@@ -157,38 +155,6 @@ def test_kitti_on_a_file_of_the_same_layout(tmp_path, monkeypatch):
     assert rows["Δt 5, SlowVAE"].value is None
     for setting in ("Δt 1, AlignUniform(0.5, 1)", "Δt 5, AlignUniform(0.5, 2)", "untrained encoder"):
         assert 0 < rows[setting].value <= 1
-
-
-# --- the loss ---------------------------------------------------------------------------------------------------------
-
-
-def _views(seed: int = 0) -> Views:
-    x, other = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return Views(x=x, augmented=other.unsqueeze(0))
-
-
-@pytest.mark.parametrize("p", [1.0, 2.0])
-def test_the_loss_with_every_observation_among_its_negatives(p):
-    views = _views()
-    terms = AlignUniformWithItself(0.9, p)(nn.Identity(), views)
-    rows = views.x.tolist()
-    distance = [[sum(abs(a - b) ** p for a, b in zip(one, two, strict=True)) for two in rows] for one in rows]
-    uniformity = np.mean([math.log(np.mean([math.exp(-d) for d in line])) for line in distance])
-    alignment = np.mean((views.x - views.augmented[0]).abs().pow(p).sum(1).numpy())
-    assert terms["uniformity"].item() == pytest.approx(0.9 * uniformity)
-    assert terms["alignment"].item() == pytest.approx(0.1 * alignment)
-
-
-def test_it_is_bounded_where_the_other_is_not():
-    """Codes pushed apart without end: −α log n is the least, and without the observation itself there is none."""
-    views = _views()
-    still = Views(x=views.x, augmented=views.x.unsqueeze(0))
-    far = nn.Linear(3, 3, bias=False).double()
-    nn.init.eye_(far.weight)
-    far.weight.data *= 1e6
-    bounded = AlignUniformWithItself(0.9)
-    assert bounded(far, still).total.item() == pytest.approx(bounded.optimum(12, 3))
-    assert AlignUniform(0.9)(far, still).total.item() < -1e4
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

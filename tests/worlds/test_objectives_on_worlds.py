@@ -12,6 +12,7 @@ from torch import nn
 from probssl.energies import Cosine, Dot, PNorm
 from probssl.errors import InputError
 from probssl.objectives import AlignUniform, AnInfoNCE, Ensemble, Fisher, InfoNCE, LatentRegression, SimCLR, TriCL
+from probssl.pairings.views import Views
 from probssl.theory.sphere_bayes import bayes_infonce_anisotropic, bayes_infonce_vmf
 from probssl.worlds import FisherBingham, ProjectedGaussian, RealSpace, Sphere, Uniform, VonMisesFisher, World
 
@@ -105,6 +106,16 @@ def test_align_uniform_is_unchanged_by_what_it_cannot_see():
         values = [AlignUniform(0.5, p)(encoder, views).total.item() for encoder in (LATENTS, turn, flip)]
         assert values[2] == pytest.approx(values[0], rel=1e-5)
         assert (values[1] == pytest.approx(values[0], rel=1e-5)) == (p == 2)
+
+
+def test_align_uniform_is_bounded_with_itself_and_not_without():
+    """Codes pushed apart without end: −α log n is the least, and without the observation itself there is none."""
+    x = torch.randn(12, 3, generator=generator(), dtype=torch.float64)
+    still = Views(x=x * 1e6, augmented=x.unsqueeze(0) * 1e6)
+    bounded, unbounded = AlignUniform(0.9), AlignUniform(0.9, itself=False)
+    assert bounded(LATENTS, still).total.item() == pytest.approx(bounded.optimum(12, 3))
+    assert unbounded(LATENTS, still).total.item() < -1e4
+    assert unbounded.optimum(12, 3) is None
 
 
 def test_regression_on_latents_is_zero_at_the_inverse():

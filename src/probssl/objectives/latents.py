@@ -89,10 +89,11 @@ class Ensemble(Objective):
 class AlignUniform(PairObjective):
     """L = α Ũ + (1 − α) Ã   (CL-ICA Eq. 70-72, with the tildes and the minus that their print lost).
 
-    Ã = E ‖f(x) − f(x̃)‖_p^p over positives, Ũ = E_x log E_{x⁻} exp(−‖f(x) − f(x⁻)‖_p^p) over the other originals of the
-    batch. At α = ½ it is half of InfoNCE without the positive in its sum; for p ≠ 2 only signed permutations of a code
-    leave it unchanged, so that it can disentangle. Unbounded below for α > ½ (push everything apart); a constant
-    encoder gives 0.
+    Ã = E ‖f(x) − f(x̃)‖_p^p over positives, Ũ = E_x log E_{x⁻} exp(−‖f(x) − f(x⁻)‖_p^p) over the originals of the batch,
+    x itself among them as in the authors' code. Then L ≥ −α log n, and α sets how far codes spread. `itself=False`
+    leaves x out: an unbiased mean, with which nothing bounds the loss for α > ½ (push everything apart), and at α = ½
+    it is half of InfoNCE without the positive in its sum. For p ≠ 2 only signed permutations of a code leave it
+    unchanged, so that it can disentangle. A constant encoder gives 0.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -100,19 +101,22 @@ class AlignUniform(PairObjective):
         "dimension": "directions in which positives vary more than the data are worth nothing to it",
     }
 
-    def __init__(self, alpha: float = 0.5, p: float = 1.0) -> None:
+    def __init__(self, alpha: float = 0.5, p: float = 1.0, *, itself: bool = True) -> None:
         if not 0 < alpha < 1:
             raise InputError(f"alpha, the weight of uniformity, lies between 0 and 1, not {alpha:g}")
         super().__init__(PNorm(p))
-        self.alpha = float(alpha)
+        self.alpha, self.itself = float(alpha), itself
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
-        apart = PairLogits.of(self.energy, first, first).mean_log_sum_exp(without_diagonal=True)
+        apart = PairLogits.of(self.energy, first, first).mean_log_sum_exp(without_diagonal=not self.itself)
         return {
             "alignment": (1 - self.alpha) * self.energy.paired(first, second).mean(),
-            "uniformity": self.alpha * (apart - math.log(len(first) - 1)),
+            "uniformity": self.alpha * (apart - math.log(len(first) - (not self.itself))),
         }
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        return -self.alpha * math.log(batch_size) if self.itself else None
 
 
 class LatentRegression(Objective):

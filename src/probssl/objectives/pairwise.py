@@ -126,7 +126,7 @@ class PairLogits:
     @classmethod
     def of(cls, energy: Energy, a: Tensor, b: Tensor) -> PairLogits:
         """The logits of an energy between embeddings a [n, d] and b [m, d]."""
-        factors = energy.factors(a, b)
+        factors = made_again(energy.factors, a, b)
         if factors is not None:
             return cls(*factors)
         if a.ndim == 2 and len(a) * b.numel() > LARGE:
@@ -199,6 +199,16 @@ class PairLogits:
         if self.matrix is not None:
             return plain_total(self.matrix, kind, extra)
         return FusedTotal.apply(*self.factors, extra, kind, torch.is_grad_enabled())[0]
+
+
+def made_again(function: Callable[[Tensor, Tensor], Any], a: Tensor, b: Tensor) -> Any:
+    """function(a, b) of n + m rows; where a matrix of all pairs is out of reach, backward makes what it needs anew.
+
+    That is cheap beside the pairs, and a handful of copies of the embeddings less is held while they are summed.
+    """
+    if a.ndim == 2 and len(a) * len(b) > MOST_ENTRIES:
+        return checkpoint(function, a, b, use_reentrant=False, preserve_rng_state=False)
+    return function(a, b)
 
 
 def plain_total(matrix: Tensor, kind: Kind, extra: Tensor | None = None, *, first: int = 0) -> Tensor:

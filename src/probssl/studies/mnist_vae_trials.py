@@ -19,12 +19,13 @@ from probssl.studies.base import Config, Result
 from probssl.studies.mnist_decoder import DIM
 from probssl.worlds import FisherBingham, Sphere, Uniform, World
 
-LOSSES = ("AnInfoNCE", "InfoNCE")
+MATCHED = "InfoNCE, τ matched"
+LOSSES = ("AnInfoNCE", "InfoNCE", MATCHED)
 GROUPS = {"style": range(DIM // 2), "content": range(DIM // 2, DIM)}
 """The half of the latents with the smaller concentrations, and the other."""
 
-COMPONENTS, HIDDEN, SLOPE = 64, (128, 128, 128), 0.2
-BATCH, RATE, CONCENTRATION_RATE = 1024, 0.01, 0.05
+COMPONENTS, HIDDEN, SLOPE = 64, (256, 256, 256), 0.2
+BATCH, RATE, CONCENTRATION_RATE = 512, 0.01, 0.05
 NEIGHBOURS = 5
 SAMPLE = 5_000
 """Observations that the principal components are those of."""
@@ -75,7 +76,7 @@ def encoder_of(made: World, seed: int) -> nn.Module:
 
 
 def temperature(concentrations: Sequence[float]) -> float:
-    """1 / √(smallest · largest): of InfoNCE, which has but one concentration for all latents."""
+    """1 / √(smallest · largest): what suits InfoNCE best, which has but one concentration for all latents."""
     return 1 / math.sqrt(min(concentrations) * max(concentrations))
 
 
@@ -84,7 +85,8 @@ def objective_of(config: Config) -> InfoNCE:
     concentrations = config["concentrations"]
     if config["loss"] == "AnInfoNCE":
         return AnInfoNCE(DIM, concentration=min(concentrations))
-    return InfoNCE(Cosine(temperature(concentrations)), candidates="originals", anchor="original")
+    chosen = temperature(concentrations) if config["loss"] == MATCHED else 1.0
+    return InfoNCE(Cosine(chosen), candidates="originals", anchor="original")
 
 
 def trial(config: Config) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.metrics import linear_r2, mcc
 from probssl.metrics.disentanglement import dci, disentanglement_scores
 from probssl.objectives.latents import AlignUniform
-from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Needs, Source, Views
 from probssl.studies.base import Config, Result
 from probssl.training import TrainingPlan, fit
@@ -43,26 +41,6 @@ TRANSITIONS: dict[str, Callable[[], Transition]] = {
     "discrete": NaturalLikeTransition,
     "continuous": NaturalLikeTransition,
 }
-
-
-class AlignUniformWithItself(AlignUniform):
-    """`AlignUniform` with every observation among its own negatives: Ũ = E_x log (1 + Σ_{x⁻} exp(−‖f(x) − f(x⁻)‖)) / n.
-
-    The expectation of CL-ICA Eq. 72 runs over all of the data, of which x is one, and the released code keeps x in the
-    sum. Then L ≥ −α log n, and α sets how far codes spread. Without it nothing bounds the loss where α > ½: at α =
-    0.999 codes of sprites grow to 10¹¹ within 2,000 steps, and a score is that of an encoder on its way to infinity.
-    """
-
-    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        first, second = self.embed_pair(encoder, views)
-        apart = PairLogits.of(self.energy, first, first).mean_log_sum_exp()
-        return {
-            "alignment": (1 - self.alpha) * self.energy.paired(first, second).mean(),
-            "uniformity": self.alpha * (apart - math.log(len(first))),
-        }
-
-    def optimum(self, batch_size: int, dim: int) -> float | None:
-        return -self.alpha * math.log(batch_size)
 
 
 class SpritePairs(Source):
@@ -133,7 +111,7 @@ def train(encoder: nn.Module, source: Source, config: Config) -> Result:
     """Fit the loss of the configuration to pairs of the source; the encoder is trained in place."""
     fitted = fit(
         encoder,
-        AlignUniformWithItself(config["alpha"], config["p"]),
+        AlignUniform(config["alpha"], config["p"]),
         source,
         plan=TrainingPlan(
             steps=config["steps"],
