@@ -1,6 +1,7 @@
 """Encoders ψ: observations to representations, and heads g: representations to embeddings."""
 
 from probssl.encoders.conv import ConvEncoder
+from probssl.encoders.heads import Prototypes
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
 
@@ -11,6 +12,7 @@ __all__ = [
     "ConvEncoder",
     "OnSphere",
     "Predictor",
+    "Prototypes",
     "Whitening",
     "WithHead",
     "encode",

@@ -1,6 +1,7 @@
 """Objectives: one class per published loss, each a different way to deal with the normaliser of q(x | x̃)."""
 
 from probssl.objectives.base import Objective, PairObjective, Terms
+from probssl.objectives.clustering import ClusteringObjective
 from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
@@ -15,6 +16,7 @@ __all__ = [
     "AnInfoNCE",
     "BiasNetwork",
     "ChiSquared",
+    "ClusteringObjective",
     "Ensemble",
     "Fisher",
     "InfoNCE",
