@@ -182,8 +182,10 @@ def evaluate(
         rows[code.name], protocols = result.values, result.protocols
     if ground is None:
         return Comparison(table.source, rows, protocols)
-    announce("comparing the loss with the least possible")
-    loss = _loss_standing(model, ground, seed)
+    loss = None
+    if not model.objective.needs.index:  # only training can say which rows a batch holds
+        announce("comparing the loss with the least possible")
+        loss = _loss_standing(model, ground, seed)
     announce("undoing augmentations")
     return Comparison(table.source, rows, protocols, loss, _deaugmenting(model, ground, seed))
 

@@ -43,7 +43,7 @@ class Model:
         return cls(
             recipe=recipe,
             encoder=recipe.build_encoder(features),
-            objective=recipe.build_objective(features),
+            objective=recipe.build_objective(features, len(table)),
             standardiser=Standardiser.fit(table.features) if recipe.world is None else as_it_is,
             feature_names=table.feature_names,
             label_name=table.label_name,
@@ -96,10 +96,11 @@ class Model:
             raise CheckpointError(f"{path} was written by a newer probssl ({metadata['probssl']}): update probssl")
         recipe = Recipe.from_dict(metadata["recipe"])
         names = tuple(metadata["feature_names"])
+        memory = tensors.get("objective.bank")  # a place for every row of the training table
         model = cls(
             recipe=recipe,
             encoder=recipe.build_encoder(len(names)),
-            objective=recipe.build_objective(len(names)),
+            objective=recipe.build_objective(len(names), None if memory is None else len(memory)),
             standardiser=Standardiser(tensors["standardiser.mean"].numpy(), tensors["standardiser.scale"].numpy()),
             feature_names=names,
             label_name=metadata["label_name"],

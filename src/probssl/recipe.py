@@ -43,6 +43,25 @@ OBJECTIVES = {
 LATENT_OBJECTIVES = {"aninfonce": "AnInfoNCE: InfoNCE on the unit sphere, with a learnt concentration a dimension"}
 """Objectives made for worlds with known latents; tables may be trained with them too."""
 
+CLUSTERING_OBJECTIVES = {
+    "swav": "SwAV: predict the balanced cluster code of the other view",
+    "protocpc": "ProtoCPC: contrast clusters in place of observations",
+    "deepcluster": "DeepCluster: predict what k-means makes of the representation",
+    "instance": "instance discrimination: every row a class of its own",
+}
+"""Objectives that predict a cluster, or which row it is."""
+
+WITH_CLUSTERS = ("swav", "protocpc", "deepcluster")
+"""Objectives that have a number of clusters."""
+
+WITH_MEMORY = ("deepcluster", "instance")
+"""Objectives that remember every row of the table they are trained on."""
+
+CLUSTERS = 10
+"""How many clusters unless asked for: labels, which would tell, are never seen."""
+
+ALL_OBJECTIVES = {**OBJECTIVES, **LATENT_OBJECTIVES, **CLUSTERING_OBJECTIVES}
+
 ENERGIES = {
     "euclidean": "half the squared distance",
     "cosine": "(1 − cos) / temperature",
@@ -54,7 +73,8 @@ ENERGIES = {
 FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
 """Objectives whose published form leaves no choice of energy."""
 
-_ENERGY_OF = {**FIXED_ENERGY, "aninfonce": "anisotropic"}
+ENERGY_OF = {**FIXED_ENERGY, "aninfonce": "anisotropic", **dict.fromkeys(CLUSTERING_OBJECTIVES, "cosine")}
+"""The same for every objective with a name, those beside the compared ones too."""
 
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
@@ -62,7 +82,7 @@ ASYMMETRIES = {
     "encoder": "augmentations have an encoder of their own",
 }
 
-SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce")
+SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce", *CLUSTERING_OBJECTIVES)
 """Objectives that compare views within one side, or bring their own asymmetry."""
 
 NEEDS_SCORE = ("fisher", "sliced-fisher")
@@ -94,14 +114,15 @@ def choice(default: Any, help_text: str) -> Any:
 class Recipe:
     """How to learn a representation: pairing, encoder, energy, objective and optimisation."""
 
-    objective: str = choice("infonce", f"loss to train with: {', '.join([*OBJECTIVES, *LATENT_OBJECTIVES])}")
+    objective: str = choice("infonce", f"loss to train with: {', '.join(ALL_OBJECTIVES)}")
     energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
     asymmetry: str = choice("none", f"what embeds augmentations differently: {', '.join(ASYMMETRIES)}")
-    temperature: float = choice(0.1, "temperature of the cosine and dot energies")
+    temperature: float = choice(0.1, "temperature of the cosine and dot energies, and of cluster predictions")
     p: float = choice(1.0, "power of the p-norm energy")
     margin: float = choice(1.0, "margin of the triplet loss")
     order: float = choice(2.0, "order of the Rényi divergence: above 1 trusts easy pairs, below 1 works on hard ones")
     slices: int = choice(1, "random directions a step of the sliced Fisher loss")
+    clusters: int | None = choice(None, f"number of clusters of {', '.join(WITH_CLUSTERS)} (default: {CLUSTERS})")
     dim: int | None = choice(None, "dimensions of the representation (default: half of the features, at least 2)")
     hidden: tuple[int, ...] | None = choice(None, "widths of the hidden layers (default: one of twice the features)")
     preservation: float = choice(0.5, "share of features an augmentation keeps; the others are masked to 0")
@@ -118,7 +139,7 @@ class Recipe:
     world: str | None = choice(None, "world whose fresh draws are trained on, as DATA says; None for a table")
 
     def __post_init__(self) -> None:
-        _one_of("objective", self.objective, {**OBJECTIVES, **LATENT_OBJECTIVES})
+        _one_of("objective", self.objective, ALL_OBJECTIVES)
         _one_of("energy", self.energy, ENERGIES)
         _one_of("asymmetry", self.asymmetry, ASYMMETRIES)
         if self.asymmetry != "none" and self.objective in SYMMETRIC_ONLY:
@@ -127,7 +148,13 @@ class Recipe:
             )
         if self.slices < 1:
             raise InputError(f"slices must be at least 1, not {self.slices}")
-        fixed = _ENERGY_OF.get(self.objective)
+        if self.clusters is not None and self.objective not in WITH_CLUSTERS:
+            raise InputError(
+                f"the {self.objective} objective has no clusters: leave them out, or choose {', '.join(WITH_CLUSTERS)}"
+            )
+        if self.clusters is not None and self.clusters < 2:
+            raise InputError(f"clusters must be at least 2, not {self.clusters}")
+        fixed = ENERGY_OF.get(self.objective)
         if fixed is not None and self.energy != fixed:
             object.__setattr__(self, "energy", fixed)
         if self.dim is not None and self.dim < 1:
@@ -158,6 +185,11 @@ class Recipe:
                 f"the {self.objective} objective needs the score ∇ₓ log p(x̃ | x), which world:{self.world} does not "
                 "know: choose another, for example infonce"
             )
+        if self.objective in WITH_MEMORY:
+            raise InputError(
+                f"the {self.objective} objective remembers the rows of a table, and world:{self.world} makes new ones "
+                "at every step: choose another, for example swav"
+            )
         if self.asymmetry == "encoder":
             raise InputError(
                 f"world:{self.world} mixes both sides of a pair alike, so one encoder must undo it: "
@@ -181,9 +213,9 @@ class Recipe:
                 raise InputError(f"there is no option {name!r}{hint}")
         given = {name: value for name, value in options.items() if value is not None}
         objective = given.get("objective", self.objective)
-        if "energy" in given and _ENERGY_OF.get(objective, given["energy"]) != given["energy"]:
+        if "energy" in given and ENERGY_OF.get(objective, given["energy"]) != given["energy"]:
             raise InputError(
-                f"the {objective} objective is defined with the {_ENERGY_OF[objective]} energy only, "
+                f"the {objective} objective is defined with the {ENERGY_OF[objective]} energy only, "
                 f"not {given['energy']}: choose that one or leave the energy out"
             )
         changed = dataclasses.replace(self, **given)
@@ -215,7 +247,7 @@ class Recipe:
         return dataclasses.replace(self, world=world)
 
     def for_features(self, features: int) -> Recipe:
-        """The same recipe with dimensions that depend on the number of features filled in."""
+        """The same recipe with the dimensions, which depend on the features, and the number of clusters filled in."""
         of_table = max(2, features // 2), (2 * features,)
         of_world = features, (WORLD_WIDTH * features,) * WORLD_LAYERS
         dim, hidden = of_table if self.world is None else of_world
@@ -223,6 +255,7 @@ class Recipe:
             self,
             dim=dim if self.dim is None else self.dim,
             hidden=hidden if self.hidden is None else self.hidden,
+            clusters=CLUSTERS if self.clusters is None and self.objective in WITH_CLUSTERS else self.clusters,
         )
 
     # What the recipe makes. torch is imported here, not above, so that the command line starts at once.
@@ -295,13 +328,19 @@ class Recipe:
             return energies.Asymmetric(base, encoder=self.build_encoder(features))
         return base
 
-    def build_objective(self, features: int) -> Objective:
-        """The objective, its own parameters initialised from the seed; positives are (x, x̃), as suits tables."""
+    def build_objective(self, features: int, rows: int | None = None) -> Objective:
+        """The objective, its own parameters initialised from the seed; positives are (x, x̃), as suits tables.
+
+        `rows`, how many the training table has, is for objectives that remember each of them; only who looks at the
+        energy alone may leave it out.
+        """
         from probssl import objectives
         from probssl.encoders import seeded
 
-        dim = self.for_features(features).dim
+        sized = self.for_features(features)
+        dim, clusters, temperature = sized.dim, sized.clusters or CLUSTERS, self.temperature
         assert dim is not None
+        rows = clusters if rows is None else rows
 
         def energy() -> Energy:
             return self.build_energy(features)
@@ -320,6 +359,10 @@ class Recipe:
             "triplet": lambda: objectives.Triplet(energy(), margin=self.margin),
             "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
             "aninfonce": lambda: objectives.AnInfoNCE(dim),
+            "swav": lambda: objectives.SwAV(dim, clusters, temperature=temperature, pair="original"),
+            "protocpc": lambda: objectives.ProtoCPC(dim, clusters, temperature=temperature, pair="original"),
+            "deepcluster": lambda: objectives.DeepClustering(dim, clusters, rows, temperature=temperature),
+            "instance": lambda: objectives.InstanceDiscrimination(dim, rows, temperature=temperature),
         }
         return seeded(self.seed + 1, makers[self.objective])
 

@@ -161,6 +161,7 @@ def _claimed(folder: Path) -> Iterator[None]:
 def _train(
     table: Table, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
 ) -> tuple[Model, Fitted]:
+    model = Model.untrained(recipe, table)  # before anything is written: the table may not suit the recipe
     if resume:
         _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
     else:
@@ -168,7 +169,6 @@ def _train(
             (folder / name).unlink(missing_ok=True)
         write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
         write_text(folder / "recipe.toml", recipe.to_toml())
-    model = Model.untrained(recipe, table)
     world = recipe.build_world()
     fitted = train_encoder(
         model.encoder,

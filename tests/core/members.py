@@ -25,17 +25,21 @@ from probssl.objectives import (
     AnInfoNCE,
     BiasNetwork,
     ChiSquared,
+    DeepClustering,
     Ensemble,
     Fisher,
     InfoNCE,
+    InstanceDiscrimination,
     JensenShannon,
     LatentRegression,
     Objective,
+    ProtoCPC,
     RenyiInfoNCE,
     SimCLR,
     SimSiam,
     SlicedFisher,
     Spectral,
+    SwAV,
     TriCL,
     Triplet,
 )
@@ -43,7 +47,7 @@ from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing
 
 from .references import GaussianComponents, linear_components, mask_components
 
-INPUT, EMBEDDING, ROWS, NEGATIVES = 3, 2, 5, 4
+INPUT, EMBEDDING, ROWS, NEGATIVES, CLUSTERS, REMEMBERED = 3, 2, 5, 4, 3, 9
 
 T = TypeVar("T", bound=nn.Module)
 
@@ -184,6 +188,10 @@ class ObjectiveMember(Member[Objective]):
     latents: bool = False  # whether its batches come from a world
     stops_gradients: bool = False  # its gradient is not that of its value, on purpose
     bound_in_expectation: bool = False  # optimum() bounds the mean over batches, not every batch
+    memory: bool = False  # remembers rows: its batches say which, and laws are of its loss while memory stays as it is
+
+    def built(self) -> Objective:
+        return super().built().eval() if self.memory else super().built()
 
     def views(self, rows: int = ROWS, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Views:
         """A random batch with everything that this objective asks for."""
@@ -194,6 +202,8 @@ class ObjectiveMember(Member[Objective]):
             views.negatives = normal(*shape, seed=seed + 2)
         if self.latents:
             views.latents = normal(rows, EMBEDDING, seed=seed + 3)
+        if self.memory:
+            views.index = torch.randperm(REMEMBERED, generator=generator(seed + 4))[:rows]
         return cast(views, dtype)
 
 
@@ -205,6 +215,7 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
         views.x.to(dtype),
         views.augmented.to(dtype),
         score=change(views.score),
+        index=views.index,
         latents=change(views.latents),
         negatives=change(views.negatives),
         directions=change(views.directions),
@@ -213,6 +224,15 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
 
 def _predictor() -> nn.Module:
     return nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+
+
+def _filled(objective: DeepClustering) -> DeepClustering:
+    """With a memory of all rows but the last, which has no label yet."""
+    objective.bank.copy_(torch.nn.functional.normalize(normal(REMEMBERED, EMBEDDING, seed=7), dim=-1))
+    objective.seen[:-1] = True
+    objective.labels[:-1] = torch.tensor([0, 1, 2, 0, 1, 0, 0, 1])
+    objective.centres.copy_(normal(CLUSTERS, EMBEDDING, seed=8))
+    return objective
 
 
 CANDIDATES = [("batch", None), ("batch-negatives", None), ("given", "shared"), ("given", "own")]
@@ -337,4 +357,22 @@ OBJECTIVES: list[ObjectiveMember] = [
         )
         for pair, stop, head in itertools.product(PAIRS, (True, False), ("default", "smooth"))
     ),
+    *(
+        ObjectiveMember(
+            f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(EMBEDDING, CLUSTERS, pair=p), stops_gradients=True
+        )
+        for cls, pair in itertools.product((SwAV, ProtoCPC), PAIRS)
+    ),
+    ObjectiveMember(
+        "swav-prior",
+        lambda: SwAV(EMBEDDING, CLUSTERS, temperature=0.5, epsilon=0.3, iterations=1, prior=[0.5, 0.3, 0.2]),
+        stops_gradients=True,
+    ),
+    ObjectiveMember(
+        "protocpc-mild",
+        lambda: ProtoCPC(EMBEDDING, 7, temperature=0.5, teacher_temperature=0.5),
+        stops_gradients=True,
+    ),
+    ObjectiveMember("instance", lambda: InstanceDiscrimination(EMBEDDING, REMEMBERED), memory=True),
+    ObjectiveMember("deep-clustering", lambda: _filled(DeepClustering(EMBEDDING, CLUSTERS, REMEMBERED)), memory=True),
 ]

@@ -12,23 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from probssl.encoders import Prototypes
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
     NCE,
     SNL,
     AlignUniform,
     ChiSquared,
+    ClusteringObjective,
+    DeepClustering,
     Ensemble,
     Fisher,
     InfoNCE,
+    InstanceDiscrimination,
     JensenShannon,
     LatentRegression,
     Objective,
     PairObjective,
+    ProtoCPC,
     RenyiInfoNCE,
     SimSiam,
     SlicedFisher,
     Spectral,
+    SwAV,
     TriCL,
     Triplet,
 )
@@ -428,3 +434,86 @@ def _(objective: RenyiInfoNCE, encoder: nn.Module, views: Views) -> dict[str, fl
     related = log_sum_exp([(order - 1) * log_ratio[i][i] for i in range(n)]) - math.log(n)
     everything = log_sum_exp([order * value for row in log_ratio for value in row]) - 2 * math.log(n)
     return {"related": -related / (order - 1), "all": everything / order}
+
+
+# --- clustering -------------------------------------------------------------------------------------------------------
+
+
+def log_softmax(values: Vector) -> list[float]:
+    total = log_sum_exp(values)
+    return [value - total for value in values]
+
+
+def scores(head: Prototypes, z: Vector) -> list[float]:
+    """U_yᵀz, on the unit sphere where the head puts them there; the temperature is left out."""
+    return [cosine(centre, z) if head.normalise else dot(centre, z) for centre in head.weight.tolist()]
+
+
+def pair_scores(objective: ClusteringObjective, encoder: nn.Module, views: Views) -> list[list[list[float]]]:
+    return [[scores(objective.head, z) for z in side] for side in pair_rows(objective, encoder, views)]
+
+
+def codes(given: list[list[float]], epsilon: float, iterations: int, prior: Vector) -> list[list[float]]:
+    """Sinkhorn-Knopp on the numbers themselves: scale columns to n·prior, then rows to 1."""
+    n, c = len(given), len(prior)
+    q = [[math.exp(score / epsilon) for score in row] for row in given]
+    for _ in range(iterations):
+        columns = [math.fsum(q[i][y] for i in range(n)) for y in range(c)]
+        q = [[n * prior[y] * q[i][y] / columns[y] for y in range(c)] for i in range(n)]
+        q = [[value / math.fsum(row) for value in row] for row in q]
+    return q
+
+
+@loss.register
+def _(objective: SwAV, encoder: nn.Module, views: Views) -> dict[str, float]:
+    sides = pair_scores(objective, encoder, views)
+    of_sides = [codes(side, objective.epsilon, objective.iterations, objective.prior.tolist()) for side in sides]
+    n, tau = len(sides[0]), objective.head.temperature
+    losses = []
+    for code, side in ((of_sides[1], sides[0]), (of_sides[0], sides[1])):
+        for i in range(n):
+            losses.append(-dot(code[i], log_softmax([score / tau for score in side[i]])))
+    return {"swapped": mean(losses)}
+
+
+@loss.register
+def _(objective: ProtoCPC, encoder: nn.Module, views: Views) -> dict[str, float]:
+    sides = pair_scores(objective, encoder, views)
+    n, tau, tau_of_teacher = len(sides[0]), objective.head.temperature, objective.teacher_temperature
+    alignments, normalisers = [], []
+    for teacher, student in (sides, sides[::-1]):
+        p = [[math.exp(v) for v in log_softmax([s / tau_of_teacher for s in row])] for row in teacher]
+        shares = [mean([row[y] for row in p]) for y in range(objective.clusters)]
+        for i in range(n):
+            logits = [score / tau for score in student[i]]
+            alignments.append(-dot(p[i], logits))
+            normalisers.append(math.log(math.fsum(q * math.exp(v) for q, v in zip(shares, logits, strict=True))))
+    return {"alignment": mean(alignments), "log_normaliser": mean(normalisers)}
+
+
+@loss.register
+def _(objective: InstanceDiscrimination, encoder: nn.Module, views: Views) -> dict[str, float]:
+    found = rows(objective.energy.embed, encoder, views.augmented[0])
+    assert views.index is not None
+    energies = table(objective.energy, found, objective.bank.tolist())
+    return {
+        "alignment": mean([energies[i][row] for i, row in enumerate(views.index.tolist())]),
+        "log_normaliser": mean([log_sum_exp([-energy for energy in row]) for row in energies]),
+    }
+
+
+@loss.register
+def _(objective: DeepClustering, encoder: nn.Module, views: Views) -> dict[str, float]:
+    originals, found = (rows(objective.energy.embed, encoder, x) for x in (views.x, views.augmented[0]))
+    assert views.index is not None
+    labels, centres, c = objective.labels.tolist(), objective.centres.tolist(), objective.clusters
+    sizes = [labels.count(y) for y in range(c)]
+    losses = []
+    for i, row in enumerate(views.index.tolist()):
+        label = labels[row]
+        if label < 0:
+            z = [v / math.sqrt(dot(originals[i], originals[i])) for v in originals[i]]
+            label = min(range(c), key=lambda y: math.dist(z, centres[y]))
+        logits = [score / objective.head.temperature for score in scores(objective.head, found[i])]
+        losses.append(-log_softmax(logits)[label] * sum(sizes) / (c * sizes[label]))
+    return {"classification": mean(losses)}

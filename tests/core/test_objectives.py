@@ -120,6 +120,7 @@ def test_order_of_the_batch_does_not_matter(member: ObjectiveMember) -> None:
         views.x[order],
         views.augmented[:, order],
         score=None if views.score is None else views.score[:, order],
+        index=None if views.index is None else views.index[order],
         latents=None if views.latents is None else views.latents[order],
         negatives=negatives,
         directions=None if views.directions is None else views.directions[:, order],

@@ -47,6 +47,7 @@ def fit(
     margin: Annotated[float | None, _recipe_option(LOSS, "margin")] = None,
     order: Annotated[float | None, _recipe_option(LOSS, "order")] = None,
     slices: Annotated[int | None, _recipe_option(LOSS, "slices")] = None,
+    clusters: Annotated[int | None, _recipe_option(LOSS, "clusters")] = None,
     dim: Annotated[int | None, _recipe_option(ENCODER, "dim")] = None,
     hidden: Annotated[str | None, _recipe_option(ENCODER, "hidden", "W,W,…")] = None,
     preservation: Annotated[float | None, _recipe_option(ENCODER, "preservation")] = None,

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from probssl.data import Standardiser
 from probssl.encoders import encode
+from probssl.errors import InputError
 from probssl.estimators.common import SCORE_SEED, conclude, in_precision, information, seed_of
 from probssl.objectives import Objective
-from probssl.recipe import FIXED_ENERGY, Recipe
+from probssl.recipe import ENERGY_OF, WITH_MEMORY, Recipe
 from probssl.training import ProgressBar, TrainingPlan, fit
 
 
@@ -25,8 +26,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Parameters are those of `probssl.recipe.Recipe`, with its defaults, but for three. `random_state` is the recipe's
     seed; the same whole number gives the same result, here and on the command line. `standardise` scales every feature
-    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. The spectral and simsiam
-    objectives have an energy of their own, and `energy` is then ignored.
+    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. Some objectives (spectral,
+    simsiam, aninfonce, those that cluster) have an energy of their own, and `energy` is then ignored.
 
     Fitted attributes: `encoder_` (ψ) and `objective_`, torch modules in single precision; `standardiser_`; `recipe_`,
     with dimensions and seed filled in; `n_steps_`; `history_`, the rows of the training log; `collapsed_`, the
@@ -45,6 +46,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         margin: float = 1.0,
         order: float = 2.0,
         slices: int = 1,
+        clusters: int | None = None,
         dim: int | None = None,
         hidden: tuple[int, ...] | None = None,
         preservation: float = 0.5,
@@ -69,6 +71,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.margin = margin
         self.order = order
         self.slices = slices
+        self.clusters = clusters
         self.dim = dim
         self.hidden = hidden
         self.preservation = preservation
@@ -98,6 +101,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         The first call fixes scaling, objective, augmentation and initial weights; later calls follow changes of the
         optimisation's parameters alone. Each call starts a fresh optimiser and a fresh watch for collapse.
         """
+        if self.objective in WITH_MEMORY:
+            raise InputError(f"the {self.objective} objective remembers the rows it began with: use fit")
         first = not hasattr(self, "encoder_")
         rows = self._rows(X, reset=first, least=2)
         if first:
@@ -142,7 +147,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             value = changes.get(field.name, getattr(self, field.name, field.default))
             if value is not None or field.default is not None:
                 values[field.name] = _plain(value)
-        if str(values["objective"]) in FIXED_ENERGY:
+        if str(values["objective"]) in ENERGY_OF:
             del values["energy"]
         return Recipe.from_dict(values)
 
@@ -160,7 +165,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         identity = Standardiser(np.zeros(features), np.ones(features))
         self.standardiser_ = Standardiser.fit(rows) if self.standardise else identity
         self.encoder_: nn.Module = self.recipe_.build_encoder(features)
-        self.objective_: Objective = self.recipe_.build_objective(features)
+        self.objective_: Objective = self.recipe_.build_objective(features, len(rows))
         self.n_steps_ = 0
         self.history_: list[dict[str, Any]] = []
         self.collapsed_: dict[str, int] = {}

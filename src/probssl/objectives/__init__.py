@@ -1,12 +1,13 @@
 """Objectives: one class per published loss, each a different way to deal with the normaliser of q(x | x̃)."""
 
 from probssl.objectives.base import Objective, PairObjective, Terms
-from probssl.objectives.clustering import ClusteringObjective
+from probssl.objectives.clustering import ClusteringObjective, ProtoCPC, SwAV
 from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
+from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 
 __all__ = [
@@ -17,18 +18,22 @@ __all__ = [
     "BiasNetwork",
     "ChiSquared",
     "ClusteringObjective",
+    "DeepClustering",
     "Ensemble",
     "Fisher",
     "InfoNCE",
+    "InstanceDiscrimination",
     "JensenShannon",
     "LatentRegression",
     "Objective",
     "PairObjective",
+    "ProtoCPC",
     "RenyiInfoNCE",
     "SimCLR",
     "SimSiam",
     "SlicedFisher",
     "Spectral",
+    "SwAV",
     "Terms",
     "TriCL",
     "Triplet",

@@ -16,13 +16,15 @@ class Needs:
     """What an objective wants to find in a batch; a pairing computes nothing else.
 
     `augmented` is the number J of related observations per data point. `score` asks for ∇ₓ log p(x̃ | x),
-    `negatives` for explicit negatives, `directions` for that many random directions in the space of observations.
+    `negatives` for explicit negatives, `directions` for that many random directions in the space of observations,
+    `index` for which data points these are: that is for training to say, which knows, and not for the pairing.
     """
 
     augmented: int = 1
     score: bool = False
     negatives: bool = False
     directions: int = 0
+    index: bool = False
 
 
 @dataclass
