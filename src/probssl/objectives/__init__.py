@@ -5,12 +5,15 @@ from probssl.objectives.clustering import ClusteringObjective, ProtoCPC, SwAV
 from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
+from probssl.objectives.gedi import EBCLR, GEDI, gedi_weights
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 
 __all__ = [
+    "EBCLR",
+    "GEDI",
     "NCE",
     "SNL",
     "AlignUniform",
@@ -37,4 +40,5 @@ __all__ = [
     "Terms",
     "TriCL",
     "Triplet",
+    "gedi_weights",
 ]

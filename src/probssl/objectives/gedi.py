@@ -1,0 +1,230 @@
+"""GEDI: a classifier without labels that is an energy-based model of its inputs as well   (GEDI §4).
+
+One network ψ with cluster centres U has p(y, x) = e^{U_yᵀψ(x)/τ} / Γ. Its conditional p(y | x) clusters, its marginal
+p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ generates, and a bound of the likelihood asks for both (Eq. 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from probssl.encoders import Prototypes
+from probssl.energies import Euclidean
+from probssl.errors import InputError
+from probssl.objectives.base import Pair, PairObjective
+from probssl.objectives.clustering import ClusteringObjective, invariance, log_mean, prior_cross_entropy
+from probssl.objectives.pairwise import PairLogits
+from probssl.pairings.views import Views
+from probssl.samplers import SGLD, ReplayBuffer
+
+PRIOR_PRICE = 2.0
+"""What a learnt prior pays for each nat of entropy that it lacks."""
+
+FORGETTING = 0.01
+"""How much of the running mean of predictions a step replaces."""
+
+
+class GEDI(ClusteringObjective):
+    """L = w_g [E(x) − E(x̂)] + w_i mean CE(p(y | x̃), p(y | x)) + w_p CE(p(y), mean p(y | x))   (GEDI Eq. 5, minimised).
+
+    The terms, each a mean over the batch (the paper sums over n and prints both signs):
+
+    - `generative`: E(x) = −log Σ_y e^{U_yᵀψ(x)/τ} of data less that of samples x̂ ~ p(x). Its gradient is that of the
+      negative log-likelihood −E log p(x) (Eq. 7); its value is no likelihood, near 0 once samples look like data.
+    - `invariance`: at least 0, which confident predictions reach that an augmentation does not change.
+    - `prior`: at least the entropy of the prior, ln c where it is uniform; reached if the mean prediction is the prior.
+    - `magnitude`, where asked for: mean E(x)² + E(x̂)², which keeps energies from drifting off (Du & Mordatch, 2019).
+
+    By Theorem 1 each of the first three admits two of the failures of representation, cluster and label, and all three
+    together none. A term of weight 0 is left out: `generative` alone is JEM (Grathwohl et al., 2020), and the paper's
+    ablations are "no gen", "no inv" and "no prior" (`gedi_weights`). Contrary to GEDI §6.1(iii), "no gen" leaves no
+    failure open (`theory.clustering.open_failure_modes`).
+
+    `prior` is uniform, a distribution [c], or "learnt": then π is whatever minimises CE(π, p̄) − s H(π), s =
+    `prior_price` > 1, for the mean prediction p̄. That is π ∝ p̄^{1/s}, and the term −s log Σ_y p̄_y^{1/s} in
+    [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s. Clusters need not be of one size, and c is an upper bound:
+    a cluster that nothing belongs to costs a finite sum. `mean_prediction` keeps a running mean of p̄.
+
+    The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
+    """
+
+    mean_prediction: Tensor
+
+    admits: ClassVar[dict[str, str]] = {}
+
+    def __init__(
+        self,
+        dim: int,
+        clusters: int,
+        buffer: ReplayBuffer | None = None,
+        sampler: SGLD | None = None,
+        *,
+        generative: float = 1.0,
+        invariance: float = 50.0,
+        balance: float = 10.0,
+        magnitude: float = 0.0,
+        prior: Tensor | Sequence[float] | Literal["uniform", "learnt"] = "uniform",
+        prior_price: float = PRIOR_PRICE,
+        temperature: float = 1.0,
+        pair: Pair = "original",
+        head: Prototypes | None = None,
+    ) -> None:
+        given = None if isinstance(prior, str) else prior
+        if isinstance(prior, str) and prior not in ("uniform", "learnt"):
+            raise InputError(f"the prior over clusters is 'uniform', 'learnt' or a distribution, not {prior!r}")
+        if not 1 < prior_price < math.inf:
+            raise InputError(f"the price of a learnt prior's entropy must be above 1 and finite, not {prior_price:g}")
+        weights = {"generative": generative, "invariance": invariance, "prior": balance, "magnitude": magnitude}
+        for name, weight in weights.items():
+            if not 0 <= weight < math.inf:
+                raise InputError(f"the weight of {name} must not be negative, and finite, not {weight:g}")
+        if not generative and magnitude:
+            raise InputError("the magnitude of energies is bounded for the generative term, which has no weight here")
+        if not any(weights.values()):
+            raise InputError("GEDI needs a term with a weight above 0")
+        if generative and buffer is None:
+            raise InputError("the generative term needs a buffer of chains: give one, or generative=0")
+        head = Prototypes(dim, clusters, temperature=temperature) if head is None else head
+        super().__init__(head, pair=pair, prior=given)
+        self.weights = {name: float(weight) for name, weight in weights.items() if weight}
+        self.buffer = buffer if generative else None
+        self.sampler = SGLD() if sampler is None else sampler
+        self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
+        if self.learns_prior:
+            self.register_buffer("mean_prediction", torch.full((clusters,), 1 / clusters))
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = (
+            (views.augmented[0], views.augmented[1]) if self.pair == "augmented" else (views.x, views.augmented[0])
+        )
+        logits = self.logits(encoder, first)
+        log_p = logits.log_softmax(-1)
+        found: dict[str, Tensor] = {}
+        if "generative" in self.weights:
+            samples = self.draw(encoder, len(first))
+            of_data, of_samples = -logits.logsumexp(-1), -self.log_density(encoder, samples)
+            found["generative"] = of_data.mean() - of_samples.mean()
+            if "magnitude" in self.weights:
+                found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
+        if "invariance" in self.weights:
+            found["invariance"] = invariance(log_p, self.log_probabilities(encoder, second))
+        if "prior" in self.weights:
+            found["prior"] = self.prior_term(log_p)
+            if self.learns_prior and self.training:
+                self._remember(log_p)
+        return found
+
+    def prior_term(self, log_p: Tensor) -> Tensor:
+        """The prior term of predictions log p(y | x_i) [n, c]."""
+        if not self.learns_prior:
+            return prior_cross_entropy(self.prior, log_p)
+        return -self.prior_price * torch.logsumexp(log_mean(log_p) / self.prior_price, -1)
+
+    @torch.no_grad()
+    def _remember(self, log_p: Tensor) -> None:
+        self.mean_prediction.lerp_(log_mean(log_p).exp().to(self.mean_prediction), FORGETTING)
+
+    @property
+    def cluster_prior(self) -> Tensor:
+        """p(y): the fixed prior, or the learnt one, from the running mean of predictions: [c]."""
+        if not self.learns_prior:
+            return self.prior.detach()
+        return torch.softmax(self.mean_prediction.log() / self.prior_price, 0)
+
+    def draw(self, encoder: nn.Module, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Samples of p(x): chains of the buffer moved on, and kept there while training."""
+        if self.buffer is None:
+            raise InputError("this model was trained without its generative term and has no chains to sample by")
+        return self.buffer.advance(
+            lambda x: self.log_density(encoder, x), self.sampler, count, generator, keep=self.training
+        )
+
+    def optimum(self, batch_size: int, dim: int) -> float | None:
+        """Of the clustering terms alone: the generative one has no lower bound known from the data's size."""
+        if "generative" in self.weights:
+            return None
+        least = 0.0
+        if "prior" in self.weights:
+            prior = self.prior.detach()
+            entropy = -float(torch.special.xlogy(prior, prior).sum())
+            least = -(self.prior_price - 1) * math.log(self.clusters) if self.learns_prior else entropy
+            least *= self.weights["prior"]
+        return least
+
+
+ABLATIONS: dict[str, tuple[str, ...]] = {
+    "gedi": ("generative", "invariance", "balance"),
+    "jem": ("generative",),
+    "no prior": ("generative", "invariance"),
+    "no inv": ("generative", "balance"),
+    "no gen": ("invariance", "balance"),
+}
+"""The terms that GEDI and its ablations train with   (GEDI Tables 2 and 3), by the names of their weights."""
+
+
+def gedi_weights(
+    variant: str, *, generative: float = 1.0, invariance: float = 50.0, balance: float = 10.0
+) -> dict[str, float]:
+    """Weights of GEDI's terms for a variant of `ABLATIONS`: 0 for those it goes without."""
+    if variant not in ABLATIONS:
+        raise InputError(f"the variants of GEDI are {', '.join(ABLATIONS)}, not {variant!r}")
+    weights = {"generative": generative, "invariance": invariance, "balance": balance}
+    return {name: weight if name in ABLATIONS[variant] else 0.0 for name, weight in weights.items()}
+
+
+class EBCLR(PairObjective):
+    """L = InfoNCE + w [E(x) − E(x̂)], E(x) = −log mean_j e^{−‖ψ(x) − ψ(x̃_j)‖²/τ}   (Kim & Ye, 2022; GEDI Eq. 2).
+
+    Contrastive learning whose logits are also a density: p(x) ∝ Σ_j e^{−δ(x, x̃_j)} over the augmentations of the batch.
+    `alignment` and `log_normaliser` are InfoNCE of anchors x among them; `generative` is as in `GEDI`, with samples x̂
+    of that density by chains of `buffer`. The bound of the likelihood is that of GEDI Lemma 1 with Eq. 1: the
+    discriminative term less the cross-entropy of the marginal. A constant encoder gives log n for InfoNCE and 0 for E.
+    """
+
+    admits: ClassVar[dict[str, str]] = {
+        "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"
+    }
+
+    def __init__(
+        self,
+        buffer: ReplayBuffer,
+        sampler: SGLD | None = None,
+        *,
+        generative: float = 0.1,
+        temperature: float = 1.0,
+        pair: Pair = "original",
+    ) -> None:
+        if not 0 < generative < math.inf:
+            raise InputError(f"the weight of the generative term must be positive and finite, not {generative:g}")
+        if not 0 < temperature < math.inf:
+            raise InputError(f"the temperature must be positive and finite, not {temperature:g}")
+        super().__init__(Euclidean(), pair=pair)
+        self.temperature = float(temperature)
+        self.buffer, self.sampler = buffer, SGLD() if sampler is None else sampler
+        self.weights = {"generative": float(generative)}
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        first, second = self.embed_pair(encoder, views)
+        scale = math.sqrt(2 / self.temperature)  # ½‖s(a − b)‖² = ‖a − b‖²/τ
+        pairs = PairLogits.of(self.energy, first * scale, second * scale)
+        log_normaliser = pairs.mean_log_sum_exp()
+        centres = second.detach()
+        samples = self.buffer.advance(
+            lambda x: self.log_density(encoder, x, centres), self.sampler, len(first), keep=self.training
+        )
+        of_samples = -PairLogits.of(self.energy, encoder(samples) * scale, second * scale).mean_log_sum_exp()
+        return {
+            "alignment": -pairs.diagonal().mean(),
+            "log_normaliser": log_normaliser,
+            "generative": -log_normaliser - of_samples,
+        }
+
+    def log_density(self, encoder: nn.Module, x: Tensor, centres: Tensor) -> Tensor:
+        """log mean_j e^{−‖ψ(x_i) − c_j‖²/τ} for embeddings c_j [m, d]: [n]."""
+        squares = torch.cdist(encoder(x), centres).square()
+        return torch.logsumexp(-squares / self.temperature, -1) - math.log(len(centres))
