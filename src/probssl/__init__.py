@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from probssl.data import Table, load
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
-    from probssl.estimators import ContrastiveICA, SiameseEncoder
+    from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder
     from probssl.evaluation import evaluate
     from probssl.model import Model
     from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
@@ -35,7 +35,7 @@ _HOMES = {
     "data": ("Table", "load"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
-    "estimators": ("ContrastiveICA", "SiameseEncoder"),
+    "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder"),
     "evaluation": ("evaluate",),
     "model": ("Model",),
     "objectives": (
@@ -66,6 +66,7 @@ __all__ = [
     "Energy",
     "Euclidean",
     "Fisher",
+    "GEDIClusterer",
     "GaussianNoise",
     "InfoNCE",
     "LinearMixture",

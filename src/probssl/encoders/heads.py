@@ -24,8 +24,8 @@ class Prototypes(nn.Module):
         super().__init__()
         if dim < 1:
             raise InputError(f"prototypes need a representation of at least one dimension, not {dim}")
-        if clusters < 2:
-            raise InputError(f"the number of clusters must be at least 2, not {clusters}")
+        if clusters < 1:
+            raise InputError(f"the number of clusters must be at least 1, not {clusters}")
         if not 0 < temperature < math.inf:
             raise InputError(f"the temperature must be positive and finite, not {temperature:g}")
         self.weight = nn.Parameter(torch.empty(clusters, dim))

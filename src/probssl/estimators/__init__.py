@@ -1,6 +1,7 @@
-"""The library as scikit-learn transformers: fit on rows without labels, transform rows to representations."""
+"""The library as scikit-learn estimators: fit on rows without labels; representations, sources or clusters of rows."""
 
+from probssl.estimators.gedi import GEDIClusterer
 from probssl.estimators.ica import ContrastiveICA
 from probssl.estimators.siamese import SiameseEncoder
 
-__all__ = ["ContrastiveICA", "SiameseEncoder"]
+__all__ = ["ContrastiveICA", "GEDIClusterer", "SiameseEncoder"]
