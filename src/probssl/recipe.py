@@ -40,8 +40,18 @@ OBJECTIVES = {
 }
 """Objectives by the name the command line knows them by: those that `compare` and the studies set side by side."""
 
+NEGATIVE_FREE = {
+    "barlow": "Barlow Twins: correlations between views near the identity, no negatives",
+    "vicreg": "VICReg: close pairs, standard deviations above 1, no covariances",
+    "wmse": "W-MSE: cosine of whitened pairs",
+    "corinfomax": "CorInfoMax: close pairs, a large determinant of the covariance",
+}
+"""Objectives on moments of the batch, which `compare` sets beside the others when asked to."""
+
 LATENT_OBJECTIVES = {"aninfonce": "AnInfoNCE: InfoNCE on the unit sphere, with a learnt concentration a dimension"}
 """Objectives made for worlds with known latents; tables may be trained with them too."""
+
+EVERY_OBJECTIVE = {**OBJECTIVES, **NEGATIVE_FREE, **LATENT_OBJECTIVES}
 
 ENERGIES = {
     "euclidean": "half the squared distance",
@@ -52,9 +62,17 @@ ENERGIES = {
 }
 
 FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
-"""Objectives whose published form leaves no choice of energy."""
+"""Those of `OBJECTIVES` whose published form leaves no choice of energy."""
 
-_ENERGY_OF = {**FIXED_ENERGY, "aninfonce": "anisotropic"}
+ENERGY_OF = {
+    **FIXED_ENERGY,
+    "barlow": "cosine",
+    "vicreg": "euclidean",
+    "wmse": "cosine",
+    "corinfomax": "cosine",
+    "aninfonce": "anisotropic",
+}
+"""The same of every objective."""
 
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
@@ -62,8 +80,8 @@ ASYMMETRIES = {
     "encoder": "augmentations have an encoder of their own",
 }
 
-SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce")
-"""Objectives that compare views within one side, or bring their own asymmetry."""
+SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce", *NEGATIVE_FREE)
+"""Objectives that compare views within one side, bring their own asymmetry, or make their own energy."""
 
 NEEDS_SCORE = ("fisher", "sliced-fisher")
 """Objectives on ∇ₓ log p(x̃ | x)."""
@@ -94,7 +112,7 @@ def choice(default: Any, help_text: str) -> Any:
 class Recipe:
     """How to learn a representation: pairing, encoder, energy, objective and optimisation."""
 
-    objective: str = choice("infonce", f"loss to train with: {', '.join([*OBJECTIVES, *LATENT_OBJECTIVES])}")
+    objective: str = choice("infonce", f"loss to train with: {', '.join(EVERY_OBJECTIVE)}")
     energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
     asymmetry: str = choice("none", f"what embeds augmentations differently: {', '.join(ASYMMETRIES)}")
     temperature: float = choice(0.1, "temperature of the cosine and dot energies")
@@ -118,7 +136,7 @@ class Recipe:
     world: str | None = choice(None, "world whose fresh draws are trained on, as DATA says; None for a table")
 
     def __post_init__(self) -> None:
-        _one_of("objective", self.objective, {**OBJECTIVES, **LATENT_OBJECTIVES})
+        _one_of("objective", self.objective, EVERY_OBJECTIVE)
         _one_of("energy", self.energy, ENERGIES)
         _one_of("asymmetry", self.asymmetry, ASYMMETRIES)
         if self.asymmetry != "none" and self.objective in SYMMETRIC_ONLY:
@@ -127,7 +145,7 @@ class Recipe:
             )
         if self.slices < 1:
             raise InputError(f"slices must be at least 1, not {self.slices}")
-        fixed = _ENERGY_OF.get(self.objective)
+        fixed = ENERGY_OF.get(self.objective)
         if fixed is not None and self.energy != fixed:
             object.__setattr__(self, "energy", fixed)
         if self.dim is not None and self.dim < 1:
@@ -181,9 +199,9 @@ class Recipe:
                 raise InputError(f"there is no option {name!r}{hint}")
         given = {name: value for name, value in options.items() if value is not None}
         objective = given.get("objective", self.objective)
-        if "energy" in given and _ENERGY_OF.get(objective, given["energy"]) != given["energy"]:
+        if "energy" in given and ENERGY_OF.get(objective, given["energy"]) != given["energy"]:
             raise InputError(
-                f"the {objective} objective is defined with the {_ENERGY_OF[objective]} energy only, "
+                f"the {objective} objective is defined with the {ENERGY_OF[objective]} energy only, "
                 f"not {given['energy']}: choose that one or leave the energy out"
             )
         changed = dataclasses.replace(self, **given)
@@ -319,6 +337,10 @@ class Recipe:
             "spectral": lambda: objectives.Spectral(pair="original"),
             "triplet": lambda: objectives.Triplet(energy(), margin=self.margin),
             "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
+            "barlow": lambda: objectives.BarlowTwins(pair="original"),
+            "vicreg": lambda: objectives.VICReg(pair="original"),
+            "wmse": lambda: objectives.WMSE(pair="original"),
+            "corinfomax": lambda: objectives.CorInfoMax(pair="original"),
             "aninfonce": lambda: objectives.AnInfoNCE(dim),
         }
         return seeded(self.seed + 1, makers[self.objective])

@@ -21,10 +21,13 @@ from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Eucli
 from probssl.objectives import (
     NCE,
     SNL,
+    WMSE,
     AlignUniform,
     AnInfoNCE,
+    BarlowTwins,
     BiasNetwork,
     ChiSquared,
+    CorInfoMax,
     Ensemble,
     Fisher,
     InfoNCE,
@@ -38,6 +41,7 @@ from probssl.objectives import (
     Spectral,
     TriCL,
     Triplet,
+    VICReg,
 )
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
 
@@ -337,4 +341,12 @@ OBJECTIVES: list[ObjectiveMember] = [
         )
         for pair, stop, head in itertools.product(PAIRS, (True, False), ("default", "smooth"))
     ),
+    *(
+        ObjectiveMember(f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(pair=p))
+        for cls, pair in itertools.product((BarlowTwins, VICReg, WMSE, CorInfoMax), PAIRS)
+    ),
+    ObjectiveMember("barlowtwins-strict", lambda: BarlowTwins(redundancy=0.7)),
+    ObjectiveMember("vicreg-own-weights", lambda: VICReg(invariance=2.0, variance=5.0, covariance=3.0, epsilon=0.01)),
+    ObjectiveMember("corinfomax-own-weights", lambda: CorInfoMax(invariance=3.0, epsilon=0.1)),
+    ObjectiveMember("corinfomax-plane", lambda: CorInfoMax(invariance=2.0, normalise=False)),
 ]

@@ -16,7 +16,7 @@ from probssl.data import Standardiser
 from probssl.encoders import encode
 from probssl.estimators.common import SCORE_SEED, conclude, in_precision, information, seed_of
 from probssl.objectives import Objective
-from probssl.recipe import FIXED_ENERGY, Recipe
+from probssl.recipe import ENERGY_OF, Recipe
 from probssl.training import ProgressBar, TrainingPlan, fit
 
 
@@ -25,8 +25,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Parameters are those of `probssl.recipe.Recipe`, with its defaults, but for three. `random_state` is the recipe's
     seed; the same whole number gives the same result, here and on the command line. `standardise` scales every feature
-    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. The spectral and simsiam
-    objectives have an energy of their own, and `energy` is then ignored.
+    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. Objectives with an
+    energy of their own (spectral, simsiam, barlow, vicreg, wmse, corinfomax, aninfonce) ignore `energy`.
 
     Fitted attributes: `encoder_` (ψ) and `objective_`, torch modules in single precision; `standardiser_`; `recipe_`,
     with dimensions and seed filled in; `n_steps_`; `history_`, the rows of the training log; `collapsed_`, the
@@ -142,7 +142,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             value = changes.get(field.name, getattr(self, field.name, field.default))
             if value is not None or field.default is not None:
                 values[field.name] = _plain(value)
-        if str(values["objective"]) in FIXED_ENERGY:
+        if str(values["objective"]) in ENERGY_OF:
             del values["energy"]
         return Recipe.from_dict(values)
 

@@ -7,14 +7,18 @@ from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
+from probssl.objectives.redundancy import WMSE, BarlowTwins, CorInfoMax, VICReg
 
 __all__ = [
     "NCE",
     "SNL",
+    "WMSE",
     "AlignUniform",
     "AnInfoNCE",
+    "BarlowTwins",
     "BiasNetwork",
     "ChiSquared",
+    "CorInfoMax",
     "Ensemble",
     "Fisher",
     "InfoNCE",
@@ -30,4 +34,5 @@ __all__ = [
     "Terms",
     "TriCL",
     "Triplet",
+    "VICReg",
 ]
