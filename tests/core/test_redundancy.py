@@ -103,6 +103,11 @@ def test_whitened_codes_have_no_kl_left() -> None:
     assert standard_kl(moments(white, 1)).item() == pytest.approx(0, abs=1e-6)  # but for the ridge
 
 
+def test_few_whitened_rows_are_equally_far_apart() -> None:
+    distances = torch.pdist(_whitened(normal(5, 6)))
+    torch.testing.assert_close(distances, torch.full_like(distances, math.sqrt(2 * 4)), rtol=1e-5, atol=0)
+
+
 def test_the_diagonal_of_barlow_twins_is_a_squared_distance() -> None:
     first, second = normal(9, 3), normal(9, 3, seed=1)
     terms = BarlowTwins()(nn.Identity(), Views(first, torch.stack([first, second])))
