@@ -30,7 +30,7 @@ from probssl.data import Standardiser, Table
 from probssl.doctor import examine
 from probssl.energies import Euclidean
 from probssl.errors import InputError
-from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES
+from probssl.recipe import ENERGIES, ENERGY_OF, FIXED_ENERGY, NEGATIVE_FREE, OBJECTIVES
 from probssl.runs import Source
 
 # The grid
@@ -46,6 +46,7 @@ def test_every_objective_meets_every_energy_that_suits_it():
     assert ("infonce", "pnorm") in pairs(energies=["pnorm"])
     assert "fisher" not in dict(pairs(energies=["pnorm"]))
     assert pairs(["spectral", "infonce"], ["euclidean"]) == [("infonce", "euclidean")]
+    assert pairs(list(NEGATIVE_FREE)) == [(name, ENERGY_OF[name]) for name in NEGATIVE_FREE], "when asked for"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from probssl.data import load
 from probssl.doctor import REMEDIES, Diagnosis, examine
-from probssl.recipe import OBJECTIVES, Recipe
+from probssl.recipe import NEGATIVE_FREE, OBJECTIVES, Recipe
 from probssl.runs import Run, assess, train
 from probssl.training import Fitted, Reporter
 from probssl.training.watch import MEANING
@@ -29,7 +29,7 @@ def visit(folder: Path, reporter: Reporter | None = None, **options: Any) -> tup
     return diagnosis, fitted
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", [*OBJECTIVES, *NEGATIVE_FREE])
 def test_a_healthy_run(objective: str, tmp_path: Path) -> None:
     diagnosis, fitted = visit(tmp_path, objective=objective)
     assert fitted.healthy
@@ -40,6 +40,7 @@ def test_a_healthy_run(objective: str, tmp_path: Path) -> None:
     assert "the loss is" in diagnosis.notes[0]
     assert diagnosis.facts["numerical_rank"] == 6
     assert diagnosis.facts["loss"] == fitted.history[-1]["loss"]
+    assert diagnosis.risks == Recipe(objective=objective).build_objective(13).admits
     assert set(diagnosis.risks) <= set(MEANING)
 
 
@@ -71,6 +72,9 @@ def test_dimensional_collapse(tmp_path: Path) -> None:
     cosine, _ = visit(tmp_path / "cosine", hidden=(1,), energy="cosine")
     assert [found.kind for found in cosine.findings] == ["dimension"]
     assert not any("--energy cosine" in remedy for remedy in cosine.findings[0].remedies)
+    fixed, _ = visit(tmp_path / "fixed", hidden=(1,), objective="vicreg")
+    assert [found.kind for found in fixed.findings] == ["dimension"]
+    assert not any("--energy" in remedy for remedy in fixed.findings[0].remedies), "it has its own"
 
 
 @pytest.mark.parametrize("objective", ["infonce", "snl", "nce", "fisher", "jensen-shannon", "chi-squared", "renyi"])

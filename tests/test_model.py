@@ -17,7 +17,7 @@ from probssl.data import Table, load
 from probssl.errors import CheckpointError, InputError
 from probssl.evaluation import evaluate
 from probssl.model import Model
-from probssl.recipe import OBJECTIVES, Recipe
+from probssl.recipe import EVERY_OBJECTIVE, Recipe
 from probssl.runs import Run, Source, assess, train
 from probssl.training.files import load_tensors, save_tensors
 from probssl.training.log import read_log
@@ -49,7 +49,7 @@ def copy(finished: tuple[Model, Path], tmp_path: Path) -> Path:
 # Saving and loading
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", EVERY_OBJECTIVE)
 def test_loading_gives_the_same_bits(objective: str, tmp_path: Path) -> None:
     recipe = replace(RECIPE, objective=objective, energy="cosine" if objective == "spectral" else "anisotropic")
     model, _ = train(table(), recipe, tmp_path / "run")

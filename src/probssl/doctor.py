@@ -13,7 +13,7 @@ from probssl.errors import InputError, ProbsslError
 from probssl.evaluation import loss_standing
 from probssl.objectives.reference import Estimate, ReferenceLosses
 from probssl.pairings import Needs
-from probssl.recipe import SYMMETRIC_ONLY, Recipe
+from probssl.recipe import ENERGY_OF, SYMMETRIC_ONLY, Recipe
 from probssl.runs import Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, open_failure_modes
@@ -130,9 +130,8 @@ def examine(run: Run) -> Diagnosis:
 
 def _risks(run: Run, terms: list[str]) -> dict[str, str]:
     """Failures that the loss leaves open: of a clustering loss by its terms, else as the objective says."""
-    clustering = [name for name in terms if name in ADMITS]
-    if clustering:
-        return open_failure_modes(clustering)
+    if terms and set(terms) <= ADMITS.keys():  # a single name may be that of another loss's term
+        return open_failure_modes(terms)
     features = run.model.feature_names if run.finished else None
     return run.recipe.build_objective(len(features) if features else 2).admits
 
@@ -256,7 +255,7 @@ def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
 def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
     """What to try, leaving out what the recipe does already or cannot do."""
     settled = {
-        "--energy cosine": recipe.energy == "cosine",
+        "--energy cosine": recipe.energy == "cosine" or recipe.objective in ENERGY_OF,
         "--weight-decay 0": recipe.weight_decay == 0,
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
         "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,

@@ -40,6 +40,14 @@ OBJECTIVES = {
 }
 """Objectives by the name the command line knows them by: those that `compare` and the studies set side by side."""
 
+NEGATIVE_FREE = {
+    "barlow": "Barlow Twins: correlations between views near the identity, no negatives",
+    "vicreg": "VICReg: close pairs, standard deviations above 1, no covariances",
+    "wmse": "W-MSE: cosine of whitened pairs",
+    "corinfomax": "CorInfoMax: close pairs, a large determinant of the covariance",
+}
+"""Objectives on moments of the batch, which `compare` sets beside the others when asked to."""
+
 LATENT_OBJECTIVES = {"aninfonce": "AnInfoNCE: InfoNCE on the unit sphere, with a learnt concentration a dimension"}
 """Objectives made for worlds with known latents; tables may be trained with them too."""
 
@@ -60,7 +68,7 @@ WITH_MEMORY = ("deepcluster", "instance")
 CLUSTERS = 10
 """How many clusters unless asked for: labels, which would tell, are never seen."""
 
-ALL_OBJECTIVES = {**OBJECTIVES, **LATENT_OBJECTIVES, **CLUSTERING_OBJECTIVES}
+EVERY_OBJECTIVE = {**OBJECTIVES, **NEGATIVE_FREE, **LATENT_OBJECTIVES, **CLUSTERING_OBJECTIVES}
 
 ENERGIES = {
     "euclidean": "half the squared distance",
@@ -71,10 +79,18 @@ ENERGIES = {
 }
 
 FIXED_ENERGY = {"spectral": "cosine", "simsiam": "cosine"}
-"""Objectives whose published form leaves no choice of energy."""
+"""Those of `OBJECTIVES` whose published form leaves no choice of energy."""
 
-ENERGY_OF = {**FIXED_ENERGY, "aninfonce": "anisotropic", **dict.fromkeys(CLUSTERING_OBJECTIVES, "cosine")}
-"""The same for every objective with a name, those beside the compared ones too."""
+ENERGY_OF = {
+    **FIXED_ENERGY,
+    "barlow": "cosine",
+    "vicreg": "euclidean",
+    "wmse": "cosine",
+    "corinfomax": "cosine",
+    "aninfonce": "anisotropic",
+    **dict.fromkeys(CLUSTERING_OBJECTIVES, "cosine"),
+}
+"""The same of every objective."""
 
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
@@ -82,8 +98,8 @@ ASYMMETRIES = {
     "encoder": "augmentations have an encoder of their own",
 }
 
-SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce", *CLUSTERING_OBJECTIVES)
-"""Objectives that compare views within one side, or bring their own asymmetry."""
+SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce", *NEGATIVE_FREE, *CLUSTERING_OBJECTIVES)
+"""Objectives that compare views within one side, bring their own asymmetry, or make their own energy."""
 
 NEEDS_SCORE = ("fisher", "sliced-fisher")
 """Objectives on ∇ₓ log p(x̃ | x)."""
@@ -114,7 +130,7 @@ def choice(default: Any, help_text: str) -> Any:
 class Recipe:
     """How to learn a representation: pairing, encoder, energy, objective and optimisation."""
 
-    objective: str = choice("infonce", f"loss to train with: {', '.join(ALL_OBJECTIVES)}")
+    objective: str = choice("infonce", f"loss to train with: {', '.join(EVERY_OBJECTIVE)}")
     energy: str = choice("euclidean", f"what 'alike' means: {', '.join(ENERGIES)}")
     asymmetry: str = choice("none", f"what embeds augmentations differently: {', '.join(ASYMMETRIES)}")
     temperature: float = choice(0.1, "temperature of the cosine and dot energies, and of cluster predictions")
@@ -139,7 +155,7 @@ class Recipe:
     world: str | None = choice(None, "world whose fresh draws are trained on, as DATA says; None for a table")
 
     def __post_init__(self) -> None:
-        _one_of("objective", self.objective, ALL_OBJECTIVES)
+        _one_of("objective", self.objective, EVERY_OBJECTIVE)
         _one_of("energy", self.energy, ENERGIES)
         _one_of("asymmetry", self.asymmetry, ASYMMETRIES)
         if self.asymmetry != "none" and self.objective in SYMMETRIC_ONLY:
@@ -358,6 +374,10 @@ class Recipe:
             "spectral": lambda: objectives.Spectral(pair="original"),
             "triplet": lambda: objectives.Triplet(energy(), margin=self.margin),
             "simsiam": lambda: objectives.SimSiam(dim, pair="original"),
+            "barlow": lambda: objectives.BarlowTwins(pair="original"),
+            "vicreg": lambda: objectives.VICReg(pair="original"),
+            "wmse": lambda: objectives.WMSE(pair="original"),
+            "corinfomax": lambda: objectives.CorInfoMax(pair="original"),
             "aninfonce": lambda: objectives.AnInfoNCE(dim),
             "swav": lambda: objectives.SwAV(dim, clusters, temperature=temperature, pair="original"),
             "protocpc": lambda: objectives.ProtoCPC(dim, clusters, temperature=temperature, pair="original"),

@@ -23,10 +23,13 @@ from probssl.objectives import (
     GEDI,
     NCE,
     SNL,
+    WMSE,
     AlignUniform,
     AnInfoNCE,
+    BarlowTwins,
     BiasNetwork,
     ChiSquared,
+    CorInfoMax,
     DeepClustering,
     Ensemble,
     Fisher,
@@ -44,6 +47,7 @@ from probssl.objectives import (
     SwAV,
     TriCL,
     Triplet,
+    VICReg,
 )
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
 from probssl.samplers import SGLD, NormalStart, ReplayBuffer
@@ -405,4 +409,12 @@ OBJECTIVES: list[ObjectiveMember] = [
         }.items()
     ),
     ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),
+    *(
+        ObjectiveMember(f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(pair=p))
+        for cls, pair in itertools.product((BarlowTwins, VICReg, WMSE, CorInfoMax), PAIRS)
+    ),
+    ObjectiveMember("barlowtwins-strict", lambda: BarlowTwins(redundancy=0.7)),
+    ObjectiveMember("vicreg-own-weights", lambda: VICReg(invariance=2.0, variance=5.0, covariance=3.0, epsilon=0.01)),
+    ObjectiveMember("corinfomax-own-weights", lambda: CorInfoMax(invariance=3.0, epsilon=0.1)),
+    ObjectiveMember("corinfomax-plane", lambda: CorInfoMax(invariance=2.0, normalise=False)),
 ]

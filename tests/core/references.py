@@ -19,9 +19,12 @@ from probssl.objectives import (
     GEDI,
     NCE,
     SNL,
+    WMSE,
     AlignUniform,
+    BarlowTwins,
     ChiSquared,
     ClusteringObjective,
+    CorInfoMax,
     DeepClustering,
     Ensemble,
     Fisher,
@@ -39,6 +42,7 @@ from probssl.objectives import (
     SwAV,
     TriCL,
     Triplet,
+    VICReg,
 )
 from probssl.pairings import Views
 
@@ -560,4 +564,90 @@ def _(objective: EBCLR, encoder: nn.Module, views: Views) -> dict[str, float]:
         "alignment": -mean([logits[i][i] for i in range(n)]),
         "log_normaliser": log_normaliser,
         "generative": mean(of_samples) - log_normaliser,
+    }
+
+
+# --- moments of the batch ---------------------------------------------------------------------------------------------
+
+
+def moments(side: list[list[float]], divisor: int) -> list[list[float]]:
+    """The covariance of rows, with 1/divisor."""
+    n, m = len(side), len(side[0])
+    means = [mean([z[k] for z in side]) for k in range(m)]
+    return [
+        [math.fsum((side[i][k] - means[k]) * (side[i][j] - means[j]) for i in range(n)) / divisor for j in range(m)]
+        for k in range(m)
+    ]
+
+
+@loss.register
+def _(objective: BarlowTwins, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    m = len(first[0])
+
+    def correlation(k: int, j: int) -> float:
+        one, two = [z[k] for z in first], [z[j] for z in second]
+        one, two = ([value - mean(column) for value in column] for column in (one, two))
+        return cosine(one, two)
+
+    table = [[correlation(k, j) for j in range(m)] for k in range(m)]
+    return {
+        "invariance": math.fsum((1 - table[k][k]) ** 2 for k in range(m)),
+        "redundancy": objective.redundancy * math.fsum(table[k][j] ** 2 for k in range(m) for j in range(m) if k != j),
+    }
+
+
+@loss.register
+def _(objective: VICReg, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    n, m = len(first), len(first[0])
+    found = {
+        "invariance": objective.invariance
+        * mean([(first[i][k] - second[i][k]) ** 2 for i in range(n) for k in range(m)])
+    }
+    found |= {"variance": 0.0, "covariance": 0.0}
+    for side in (first, second):
+        table = moments(side, n - 1)
+        short = [max(0.0, 1 - math.sqrt(table[k][k] + objective.epsilon)) for k in range(m)]
+        found["variance"] += objective.variance * mean(short)
+        others = math.fsum(table[k][j] ** 2 for k in range(m) for j in range(m) if k != j)
+        found["covariance"] += objective.covariance * others / m
+    return found
+
+
+@loss.register
+def _(objective: WMSE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    white = []
+    for side in pair_rows(objective, encoder, views):
+        n, m = len(side), len(side[0])
+        table = moments(side, n - 1)
+        factor = [[0.0] * m for _ in range(m)]  # Cholesky, row by row
+        for k in range(m):
+            for j in range(k + 1):
+                rest = table[k][j] * (1 + 1e-8 * (j == k)) - dot(factor[k][:j], factor[j][:j])
+                factor[k][j] = math.sqrt(rest) if j == k else rest / factor[j][j]
+        means, codes = [mean([z[k] for z in side]) for k in range(m)], []
+        for z in side:
+            code: list[float] = []  # by substitution
+            for k in range(m):
+                code.append((z[k] - means[k] - dot(factor[k][:k], code)) / factor[k][k])
+            codes.append(code)
+        white.append(codes)
+    return {"alignment": mean([2 - 2 * cosine(a, b) for a, b in zip(*white, strict=True)])}
+
+
+@loss.register
+def _(objective: CorInfoMax, encoder: nn.Module, views: Views) -> dict[str, float]:
+    first, second = pair_rows(objective, encoder, views)
+    if objective.normalise:
+        first, second = ([[v / math.sqrt(dot(z, z)) for v in z] for z in side] for side in (first, second))
+    log_determinants = []
+    for side in (first, second):
+        table = moments(side, len(side))
+        for k in range(len(table)):
+            table[k][k] += objective.epsilon
+        log_determinants.append(math.log(np.linalg.det(np.array(table))))
+    return {
+        "log_determinant": -sum(log_determinants),
+        "alignment": objective.invariance * mean([math.dist(a, b) ** 2 for a, b in zip(first, second, strict=True)]),
     }

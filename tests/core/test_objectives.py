@@ -17,9 +17,12 @@ from probssl.errors import InputError, NonFiniteLoss
 from probssl.objectives import (
     NCE,
     SNL,
+    WMSE,
     AlignUniform,
+    BarlowTwins,
     BiasNetwork,
     ChiSquared,
+    CorInfoMax,
     Ensemble,
     Fisher,
     InfoNCE,
@@ -32,6 +35,7 @@ from probssl.objectives import (
     Spectral,
     Terms,
     Triplet,
+    VICReg,
 )
 from probssl.objectives.base import Summed
 from probssl.pairings import GaussianNoise, MaskAndNoise, Needs, Views
@@ -253,6 +257,14 @@ def constant_value(objective: Objective, views: Views) -> float | None:
     if isinstance(objective, SimSiam):
         objective.predictor = nn.Identity()
         return -1.0
+    if isinstance(objective, BarlowTwins):
+        return float(EMBEDDING)
+    if isinstance(objective, VICReg):
+        return 2 * objective.variance * (1 - math.sqrt(objective.epsilon))
+    if isinstance(objective, WMSE):
+        return 2.0
+    if isinstance(objective, CorInfoMax):
+        return -2 * EMBEDDING * math.log(objective.epsilon)
     return None
 
 
@@ -803,6 +815,14 @@ def test_needs() -> None:
         pytest.param(lambda: RenyiInfoNCE(order=0.0), id="order zero"),
         pytest.param(lambda: RenyiInfoNCE(order=math.inf), id="order infinite"),
         pytest.param(lambda: JensenShannon(pair="both"), id="jensen-shannon pair"),
+        pytest.param(lambda: BarlowTwins(redundancy=0.0), id="no redundancy"),
+        pytest.param(lambda: VICReg(invariance=-1.0), id="negative invariance"),
+        pytest.param(lambda: VICReg(variance=math.inf), id="infinite variance"),
+        pytest.param(lambda: VICReg(covariance=math.nan), id="covariance nan"),
+        pytest.param(lambda: VICReg(epsilon=0.0), id="vicreg without epsilon"),
+        pytest.param(lambda: WMSE(pair="both"), id="wmse pair"),
+        pytest.param(lambda: CorInfoMax(invariance=0.0), id="corinfomax without invariance"),
+        pytest.param(lambda: CorInfoMax(epsilon=0.0), id="corinfomax without epsilon"),
     ],
 )
 def test_bad_arguments(build) -> None:

@@ -19,7 +19,7 @@ from probssl.objectives import InfoNCE, Objective
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
-from probssl.recipe import ASYMMETRIES, FIXED_ENERGY, OBJECTIVES, SYMMETRIC_ONLY, Recipe
+from probssl.recipe import ASYMMETRIES, ENERGY_OF, EVERY_OBJECTIVE, SYMMETRIC_ONLY, Recipe
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
 
@@ -32,8 +32,8 @@ SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
 def every_recipe() -> list[Recipe]:
     """Every objective with every energy it goes with, and every asymmetry."""
     found = []
-    for objective in OBJECTIVES:
-        for energy in [FIXED_ENERGY[objective]] if objective in FIXED_ENERGY else SOME_ENERGIES:
+    for objective in EVERY_OBJECTIVE:
+        for energy in [ENERGY_OF[objective]] if objective in ENERGY_OF else SOME_ENERGIES:
             for asymmetry in ("none",) if objective in SYMMETRIC_ONLY or energy != "euclidean" else ASYMMETRIES:
                 found.append(Recipe(objective=objective, energy=energy, asymmetry=asymmetry, temperature=0.5, p=2.0))
     return found

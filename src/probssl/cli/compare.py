@@ -22,7 +22,9 @@ def compare(
     data: Data,
     label: Label = None,
     minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
-    objectives: Annotated[str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: all)")] = None,
+    objectives: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: all but negative-free ones)")
+    ] = None,
     energies: Annotated[
         str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: all but pnorm, which is slow)")
     ] = None,

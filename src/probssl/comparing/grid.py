@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probssl.errors import InputError
-from probssl.recipe import ENERGIES, FIXED_ENERGY, OBJECTIVES, Recipe
+from probssl.recipe import ENERGIES, ENERGY_OF, NEGATIVE_FREE, OBJECTIVES, Recipe
 
 STRENGTHS = {"weak": (0.8, 0.1), "medium": (0.5, 0.25), "strong": (0.25, 0.5)}
 """Preservation and noise of an augmentation: that of Siamese-EBM's first set-up, our default, and a stronger one."""
@@ -57,15 +57,16 @@ class Candidate:
 def pairs(objectives: Sequence[str] | None = None, energies: Sequence[str] | None = None) -> list[tuple[str, str]]:
     """Objectives with the energies that suit them, all or of those asked for.
 
-    A loss whose published form fixes the energy comes with that one, and is left out if another was asked for.
+    All are those of `OBJECTIVES`; the negative-free ones take part when asked for. A loss whose published form fixes
+    the energy comes with that one, and is left out if another was asked for.
     """
-    chosen = _known("objective", objectives, OBJECTIVES)
+    chosen = _known("objective", objectives, {**OBJECTIVES, **NEGATIVE_FREE}) if objectives else list(OBJECTIVES)
     allowed = _known("energy", energies, ENERGIES) if energies else [e for e in ENERGIES if e not in ON_REQUEST]
     found = [
         (objective, energy)
         for objective in chosen
         for energy in allowed
-        if FIXED_ENERGY.get(objective, energy) == energy and not (objective in SMOOTH_ONLY and energy == "pnorm")
+        if ENERGY_OF.get(objective, energy) == energy and not (objective in SMOOTH_ONLY and energy == "pnorm")
     ]
     if not found:
         raise InputError(f"{' and '.join(chosen)} cannot be trained with the {' and '.join(allowed)} energy")
@@ -102,15 +103,13 @@ def candidates(
     order = np.random.default_rng(seed).permutation(len(grid))
 
     def away(candidate: Candidate) -> int:
-        main = candidate.energy in MAIN_ENERGIES or candidate.objective in FIXED_ENERGY
+        main = candidate.energy in MAIN_ENERGIES or candidate.objective in ENERGY_OF
         return (not main) + (candidate.dim != middle) + (candidate.strength != "medium")
 
     return sorted((grid[number] for number in order), key=away)
 
 
-def _known(what: str, asked: Sequence[str] | None, known: dict[str, str]) -> list[str]:
-    if not asked:
-        return list(known)
+def _known(what: str, asked: Sequence[str], known: dict[str, str]) -> list[str]:
     for name in asked:
         if name not in known:
             raise InputError(f"the {what} {name!r} is not known: choose from {', '.join(known)}")

@@ -26,8 +26,8 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Parameters are those of `probssl.recipe.Recipe`, with its defaults, but for three. `random_state` is the recipe's
     seed; the same whole number gives the same result, here and on the command line. `standardise` scales every feature
-    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. Some objectives (spectral,
-    simsiam, aninfonce, those that cluster) have an energy of their own, and `energy` is then ignored.
+    to mean 0 and variance 1 as in the data given first. `verbose` shows a progress bar. Objectives with an energy of
+    their own (spectral, simsiam, aninfonce, those that cluster, those without negatives) ignore `energy`.
 
     Fitted attributes: `encoder_` (ψ) and `objective_`, torch modules in single precision; `standardiser_`; `recipe_`,
     with dimensions and seed filled in; `n_steps_`; `history_`, the rows of the training log; `collapsed_`, the

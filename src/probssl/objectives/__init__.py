@@ -10,17 +10,21 @@ from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
+from probssl.objectives.redundancy import WMSE, BarlowTwins, CorInfoMax, VICReg
 
 __all__ = [
     "EBCLR",
     "GEDI",
     "NCE",
     "SNL",
+    "WMSE",
     "AlignUniform",
     "AnInfoNCE",
+    "BarlowTwins",
     "BiasNetwork",
     "ChiSquared",
     "ClusteringObjective",
+    "CorInfoMax",
     "DeepClustering",
     "Ensemble",
     "Fisher",
@@ -40,5 +44,6 @@ __all__ = [
     "Terms",
     "TriCL",
     "Triplet",
+    "VICReg",
     "gedi_weights",
 ]

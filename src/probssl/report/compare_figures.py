@@ -20,6 +20,7 @@ FAMILIES = {
     "learnt normaliser or bias": ("snl", "nce", "jensen-shannon"),
     "score matching": ("fisher", "sliced-fisher"),
     "no log-density": ("triplet", "spectral", "simsiam"),
+    "moments of the batch": ("barlow", "vicreg", "wmse", "corinfomax"),
 }
 
 
