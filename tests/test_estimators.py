@@ -27,7 +27,14 @@ from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
 from probssl.estimators import SiameseEncoder, common
 from probssl.objectives import InfoNCE
 from probssl.pairings import Views
-from probssl.recipe import ENERGIES, EVERY_OBJECTIVE, Recipe
+from probssl.recipe import (
+    CLUSTERING_OBJECTIVES,
+    ENERGIES,
+    EVERY_OBJECTIVE,
+    WITH_CLUSTERS,
+    WITH_MEMORY,
+    Recipe,
+)
 from probssl.runs import train
 
 CONFIGURED = [
@@ -82,6 +89,14 @@ def test_every_objective_takes_every_energy(objective, energy, wine):
     encoder = SiameseEncoder(objective, energy=energy, steps=2, dim=2, lr=1e-4, random_state=0).fit(wine[0])
     assert encoder.transform(wine[0]).shape == (178, 2)
     assert math.isfinite(encoder.score(wine[0]))
+
+
+@pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
+def test_objectives_that_cluster(objective, wine):
+    clusters = 3 if objective in WITH_CLUSTERS else None
+    encoder = SiameseEncoder(objective, clusters=clusters, steps=2, dim=2, random_state=0).fit(wine[0])
+    assert math.isfinite(encoder.score(wine[0]))
+    assert encoder.recipe_.clusters == clusters
 
 
 def test_same_weights_as_the_command_line_with_that_seed(wine, tmp_path):
@@ -314,6 +329,11 @@ class TestTrouble:
         message = str(caught.value)
         assert "\n" not in message
         assert len(message) < 200
+
+    @pytest.mark.parametrize("objective", WITH_MEMORY)
+    def test_partial_fit_refuses_objectives_that_remember_rows(self, objective, wine):
+        with pytest.raises(InputError, match="remembers the rows"):
+            SiameseEncoder(objective).partial_fit(wine[0])
 
     def test_partial_fit_refuses_bad_steps(self, wine):
         with pytest.raises(InputError, match="steps must be at least 1"):

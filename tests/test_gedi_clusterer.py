@@ -41,7 +41,7 @@ def test_clusters_are_found(blobs, fitted):
     p = fitted.predict_proba(x)
     np.testing.assert_allclose(p.sum(1), 1)
     assert np.array_equal(p.argmax(1), fitted.labels_)
-    assert fitted.transform(x).shape == (600, 64)
+    assert fitted.transform(x).shape == (600, 3)
     assert not fitted.collapsed_
     assert {"generative", "invariance", "prior"} <= fitted.history_[-1].keys()
 

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from probssl.data import Table, load
+from probssl.doctor import examine
 from probssl.errors import CheckpointError, InputError
 from probssl.evaluation import evaluate
 from probssl.model import Model
-from probssl.recipe import EVERY_OBJECTIVE, Recipe
+from probssl.recipe import CLUSTERING_OBJECTIVES, EVERY_OBJECTIVE, WITH_MEMORY, Recipe
 from probssl.runs import Run, Source, assess, train
 from probssl.training.files import load_tensors, save_tensors
 from probssl.training.log import read_log
@@ -307,6 +308,22 @@ def test_what_is_not_a_run(tmp_path: Path) -> None:
         Run(tmp_path / "nowhere")
     with pytest.raises(InputError, match="is not a run"):
         Run(tmp_path)
+
+
+@pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
+def test_clusterings_are_assessed(objective: str, tmp_path: Path) -> None:
+    """Those that remember rows have no loss to compare outside of training."""
+    model, _ = train(table(), replace(RECIPE, objective=objective), tmp_path)
+    comparison = assess(model, table(), tmp_path)
+    assert (comparison.loss is None) == (objective in WITH_MEMORY)
+    assert Run(tmp_path).comparison == comparison
+    assert examine(Run(tmp_path)).loss == comparison.loss
+
+
+def test_more_clusters_than_rows_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="40 rows cannot be cut into 41 clusters"):
+        train(table(), replace(RECIPE, objective="deepcluster", clusters=41), tmp_path / "run")
+    train(table(), replace(RECIPE, objective="deepcluster", clusters=4), tmp_path / "run")
 
 
 def test_tables_that_teach_nothing_are_refused_before_anything_is_written(tmp_path: Path) -> None:

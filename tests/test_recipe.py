@@ -17,7 +17,17 @@ from probssl import objectives
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.pairings import MaskAndNoise
-from probssl.recipe import ENERGIES, ENERGY_OF, EVERY_OBJECTIVE, OBJECTIVES, SYMMETRIC_ONLY, Recipe
+from probssl.recipe import (
+    CLUSTERING_OBJECTIVES,
+    ENERGIES,
+    ENERGY_OF,
+    EVERY_OBJECTIVE,
+    OBJECTIVES,
+    SYMMETRIC_ONLY,
+    WITH_CLUSTERS,
+    WITH_MEMORY,
+    Recipe,
+)
 
 from .training.parts import assert_one_sentence
 
@@ -63,9 +73,12 @@ def test_toml_there_and_back(recipe: Recipe) -> None:
 
 def test_toml_explains_every_line() -> None:
     text = Recipe(dim=3, hidden=(4, 5), objective_lr=0.1, clip_norm=2.0).to_toml()
-    of_world = Recipe.for_world("sphere4").to_toml()
+    elsewhere = {
+        "world": Recipe.for_world("sphere4").to_toml(),
+        "clusters": Recipe(objective="swav", clusters=4).to_toml(),
+    }
     for entry in dataclasses.fields(Recipe):
-        where = of_world if entry.name == "world" else text
+        where = elsewhere.get(entry.name, text)
         assert f"# {entry.metadata['help']}\n{entry.name} = " in where
 
 
@@ -114,6 +127,10 @@ def test_an_empty_file_is_the_default_and_whole_numbers_stand_for_real_ones() ->
         ("clip_norm = -1", ("clip_norm",)),
         ("weight_decay = -1", ("weight_decay",)),
         ("objective = 'spectral'\nenergy = 'euclidean'", ("spectral", "cosine energy only")),
+        ("clusters = 3", ("infonce", "no clusters")),
+        ("objective = 'instance'\nclusters = 3", ("instance", "no clusters")),
+        ("objective = 'swav'\nclusters = 1", ("clusters must be at least 2",)),
+        ("objective = 'swav'\nenergy = 'euclidean'", ("swav", "cosine energy only")),
         ("steps = ", ("not a TOML file",)),
         ("steps = 1\nsteps = 2", ("not a TOML file",)),
     ],
@@ -212,6 +229,38 @@ def test_every_objective_with_every_energy(objective: str, energy: str) -> None:
     x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
     loss = made(encoder, pairing(x, made.needs, torch.Generator().manual_seed(0)))
     assert math.isfinite(loss.check_finite())
+
+
+BESIDE = {
+    "swav": objectives.SwAV,
+    "protocpc": objectives.ProtoCPC,
+    "deepcluster": objectives.DeepClustering,
+    "instance": objectives.InstanceDiscrimination,
+}
+
+
+@pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
+def test_clusterings_are_beside_the_compared_objectives(objective: str) -> None:
+    assert objective not in OBJECTIVES
+    recipe = Recipe(objective=objective, temperature=0.02)
+    made = recipe.build_objective(6, 40)
+    assert type(made) is BESIDE[objective]
+    assert recipe.energy == "cosine"
+    assert isinstance(made.energy, Cosine)
+    assert made.energy.temperature == 0.02
+    sized = recipe.for_features(6)
+    assert sized.clusters == (10 if objective in WITH_CLUSTERS else None)
+    assert Recipe.from_dict(sized.as_dict()) == sized
+    assert (objective in WITH_MEMORY) == made.needs.index == (next(made.buffers(), None) is not None)
+    if objective in WITH_CLUSTERS:
+        assert isinstance(made, objectives.ClusteringObjective)
+        assert made.clusters == 10
+        assert Recipe(objective=objective, clusters=4).build_objective(6, 40).clusters == 4
+    if objective in WITH_MEMORY:
+        assert len(made.get_buffer("bank")) == 40
+        with pytest.raises(InputError) as caught:
+            Recipe(objective=objective, world="sphere4")
+        assert_one_sentence(caught.value, objective, "remembers", "world:sphere4")
 
 
 @pytest.mark.parametrize("asymmetry", ["predictor", "encoder"])

@@ -17,7 +17,18 @@ from probssl.data import load
 from probssl.encoders import MLP, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
-from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimSiam, Triplet
+from probssl.objectives import (
+    NCE,
+    SNL,
+    DeepClustering,
+    Fisher,
+    InfoNCE,
+    InstanceDiscrimination,
+    Objective,
+    SimSiam,
+    SwAV,
+    Triplet,
+)
 from probssl.pairings import MaskAndNoise, Pairing
 from probssl.recipe import Recipe
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
@@ -98,6 +109,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[st
         lambda: Triplet(Euclidean()),
         {"anneal": "constant", "warmup": 0},
     ),
+    "swav-adam": (plain, lambda: SwAV(DIM, 3), {}),
+    "instance-adam-dropout": (with_dropout, lambda: InstanceDiscrimination(DIM, 64), {}),
+    "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(DIM, 3, 64, every=6), {}),
 }
 
 

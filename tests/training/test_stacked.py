@@ -19,7 +19,15 @@ from probssl.objectives import InfoNCE, Objective
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
-from probssl.recipe import ASYMMETRIES, ENERGY_OF, EVERY_OBJECTIVE, SYMMETRIC_ONLY, Recipe
+from probssl.recipe import (
+    ASYMMETRIES,
+    CLUSTERING_OBJECTIVES,
+    ENERGY_OF,
+    EVERY_OBJECTIVE,
+    SYMMETRIC_ONLY,
+    WITH_MEMORY,
+    Recipe,
+)
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
 
@@ -107,6 +115,24 @@ def test_every_objective_really_is_stacked(recipe: Recipe) -> None:
         assert stacked._stacked(trials) is None
     else:
         assert isinstance(stacked._stacked(trials), Stack)
+
+
+def clustering_trial(objective: str, seed: int) -> Trial:
+    recipe = Recipe(objective=objective, seed=seed, temperature=0.5)
+    one = trial(recipe)
+    return dataclasses.replace(one, objective=recipe.build_objective(FEATURES, len(one.data)).double())
+
+
+@pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
+def test_clusterings_stack_unless_they_remember(objective: str) -> None:
+    together, apart = ([clustering_trial(objective, seed) for seed in (0, 1, 2)] for _ in range(2))
+    assert (stacked._stacked(together) is None) == (objective in WITH_MEMORY)
+    for one, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        expected = alone(other)
+        assert distance(one, other) < 1e-5
+        assert_same_story(fitted, expected, 1e-6)
+        for name, value in one.objective.named_buffers():
+            torch.testing.assert_close(value, other.objective.get_buffer(name))
 
 
 COMPILED = [

@@ -42,8 +42,8 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
     Parameters: `n_clusters`, or with `prior="learnt"` the most there may be; `prior`, "uniform", "learnt" or a
     distribution [n_clusters]; the weights `generative`, `invariance` and `balance`; `preservation` and `noise` of the
-    copies; `hidden` widths (one, of four for each feature and at least 64) and `dim`, the size of the representation;
-    `init`, "k-means" to begin from the clusters that k-means finds in the rows, or "random"; `sgld_steps` and
+    copies; `hidden` widths (one, of four for each feature and at least 64) and `dim`, the size of the representation
+    (that of the clusters, at least 2); `init`, "k-means" to begin from the clusters that k-means finds in the rows, or "random"; `sgld_steps` and
     `sgld_step_size` of the dynamics in units of a feature's standard deviation, `chains` and the chance `reinitialise`
     that one begins anew; `magnitude` keeps energies from drifting off; `steps`, `batch_size`, `lr`; `random_state`, of
     which a whole number decides the result; `verbose` for a progress bar.
@@ -65,7 +65,7 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         preservation: float = 0.7,
         noise: float = 0.5,
         hidden: Sequence[int] | None = None,
-        dim: int = 64,
+        dim: int | None = None,
         init: str = "k-means",
         sgld_steps: int = 5,
         sgld_step_size: float = 0.02,
@@ -109,9 +109,10 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         self.standardiser_: Standardiser = Standardiser.fit(rows)
         x = self._inputs(rows).float()
         pairing = MaskAndNoise(self.preservation, self.noise)
+        dim = max(2, int(self.n_clusters)) if self.dim is None else int(self.dim)
         widths = [max(64, 4 * x.shape[1])] if self.hidden is None else [int(width) for width in self.hidden]
-        self.encoder_: nn.Module = seeded(seed, lambda: MLP([x.shape[1], *widths, self.dim]))
-        self.objective_: GEDI = seeded(seed + 1, lambda: self._objective(x))
+        self.encoder_: nn.Module = seeded(seed, lambda: MLP([x.shape[1], *widths, dim]))
+        self.objective_: GEDI = seeded(seed + 1, lambda: self._objective(x, dim))
         plan = TrainingPlan(
             steps=self.steps, batch_size=self.batch_size, learning_rate=self.lr, clip_norm=1.0, optimiser="adam"
         )
@@ -173,17 +174,17 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
     @property
     def _n_features_out(self) -> int:
-        return self.dim
+        return self.objective_.head.weight.shape[1]
 
     # Small steps
 
-    def _objective(self, x: Tensor) -> GEDI:
+    def _objective(self, x: Tensor, dim: int) -> GEDI:
         chains = ReplayBuffer(NormalStart.around(x), max(self.chains, self.batch_size), self.reinitialise)
         prior: Any = self.prior
         if not isinstance(prior, str):
             prior = torch.as_tensor(np.asarray(prior, dtype=np.float64), dtype=torch.get_default_dtype())
         return GEDI(
-            self.dim,
+            dim,
             int(self.n_clusters),
             chains,
             SGLD(steps=self.sgld_steps, step_size=self.sgld_step_size),

@@ -109,7 +109,7 @@ class Objective(nn.Module, abc.ABC):
     weights: dict[str, float]
 
     admits: ClassVar[dict[str, str]] = {}
-    """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`."""
+    """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`, `cluster`."""
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
     """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""
