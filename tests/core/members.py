@@ -39,7 +39,16 @@ from probssl.objectives import (
     TriCL,
     Triplet,
 )
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+from probssl.pairings import (
+    GaussianNoise,
+    ImageAugmentation,
+    LinearMixture,
+    MaskAndNoise,
+    Pairing,
+    SampledPairing,
+    Views,
+    rotations,
+)
 
 from .references import GaussianComponents, linear_components, mask_components
 
@@ -171,6 +180,10 @@ PAIRINGS: list[PairingMember] = [
         linear_components(MAPS, WEIGHTS, COVARIANCE, SHIFT),
     ),
 ]
+
+
+SAMPLED: list[Member[SampledPairing]] = [Member("images", lambda: ImageAugmentation("simclr-cifar"))]
+"""Pairings without a density: of images."""
 
 
 # --- objectives -------------------------------------------------------------------------------------------------------
