@@ -3,6 +3,7 @@
 from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
+from probssl.encoders.resnet import ResNet8
 
 __all__ = [
     "GLOBAL_RANDOM_STATE",
@@ -11,6 +12,7 @@ __all__ = [
     "ConvEncoder",
     "OnSphere",
     "Predictor",
+    "ResNet8",
     "Whitening",
     "WithHead",
     "encode",
