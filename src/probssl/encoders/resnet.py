@@ -26,11 +26,11 @@ class ResNet8(nn.Module):
     A convolution and the mean after it are computed as one: pool(conv) is a convolution of 4 × 4 pixels and stride 2,
     with 4 products where there were 9, and the mean of a convolution over all places is a product with nine sums. The
     parameters are those of the table, the values are the same, and a step takes about 0.6 of the time. Another tenth to
-    quarter is saved by `.to(memory_format=torch.channels_last)`.
+    third is saved by `.to(memory_format=torch.channels_last)`.
 
     Weights start with variance 2 / (1.04 · inputs) after a leaky ReLU and 1 / inputs elsewhere (He et al. 2015), biases
     at 0, and the last convolution of every block at half that scale: no normalisation holds the sums down, and blocks
-    that add as much as they are given would quadruple an image's root mean square. So it stays within a factor of 1.5.
+    that add as much as they are given would quadruple an image's root mean square. So it stays within a factor of about 1.5.
     """
 
     def __init__(self, channels: int = 3, width: int = 128, dim: int | None = None) -> None:
