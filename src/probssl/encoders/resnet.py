@@ -30,7 +30,7 @@ class ResNet8(nn.Module):
 
     Weights start with variance 2 / (1.04 · inputs) after a leaky ReLU and 1 / inputs elsewhere (He et al. 2015), biases
     at 0, and the last convolution of every block at half that scale: no normalisation holds the sums down, and blocks
-    that add as much as they are given would quadruple an image's root mean square. So it stays within a factor of about 1.5.
+    that add as much as they are given would quadruple the root mean square. So it stays within a factor of about 1.5.
     """
 
     def __init__(self, channels: int = 3, width: int = 128, dim: int | None = None) -> None:
