@@ -39,6 +39,8 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sliced_fisher.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/grids.py --out benchmarks/results/grids.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large_batches.py --out benchmarks/results/large_batches.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/augmentations.py --out benchmarks/results/augmentations.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/resnet.py --out benchmarks/results/resnet.json
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -19,20 +19,28 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from probssl.comparing import compare
-    from probssl.data import Table, load
+    from probssl.data import Table, load, load_images
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
     from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder
     from probssl.evaluation import evaluate
     from probssl.model import Model
     from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
-    from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+    from probssl.pairings import (
+        GaussianNoise,
+        ImageAugmentation,
+        LinearMixture,
+        MaskAndNoise,
+        Pairing,
+        Views,
+        rotations,
+    )
     from probssl.recipe import Recipe
     from probssl.runs import Run, fit
 
 _HOMES = {
     "comparing": ("compare",),
-    "data": ("Table", "load"),
+    "data": ("Table", "load", "load_images"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
     "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder"),
@@ -49,7 +57,15 @@ _HOMES = {
         "Spectral",
         "Triplet",
     ),
-    "pairings": ("GaussianNoise", "LinearMixture", "MaskAndNoise", "Pairing", "Views", "rotations"),
+    "pairings": (
+        "GaussianNoise",
+        "ImageAugmentation",
+        "LinearMixture",
+        "MaskAndNoise",
+        "Pairing",
+        "Views",
+        "rotations",
+    ),
     "recipe": ("Recipe",),
     "runs": ("Run", "fit"),
 }
@@ -68,6 +84,7 @@ __all__ = [
     "Fisher",
     "GEDIClusterer",
     "GaussianNoise",
+    "ImageAugmentation",
     "InfoNCE",
     "LinearMixture",
     "MaskAndNoise",
@@ -90,6 +107,7 @@ __all__ = [
     "examine",
     "fit",
     "load",
+    "load_images",
     "rotations",
 ]
 

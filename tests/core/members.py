@@ -49,7 +49,16 @@ from probssl.objectives import (
     Triplet,
     VICReg,
 )
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views, rotations
+from probssl.pairings import (
+    GaussianNoise,
+    ImageAugmentation,
+    LinearMixture,
+    MaskAndNoise,
+    Pairing,
+    SampledPairing,
+    Views,
+    rotations,
+)
 from probssl.samplers import SGLD, NormalStart, ReplayBuffer
 
 from .references import GaussianComponents, linear_components, mask_components
@@ -182,6 +191,10 @@ PAIRINGS: list[PairingMember] = [
         linear_components(MAPS, WEIGHTS, COVARIANCE, SHIFT),
     ),
 ]
+
+
+SAMPLED: list[Member[SampledPairing]] = [Member("images", lambda: ImageAugmentation("simclr-cifar"))]
+"""Pairings without a density: of images."""
 
 
 # --- objectives -------------------------------------------------------------------------------------------------------

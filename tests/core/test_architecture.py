@@ -17,7 +17,7 @@ from probssl.energies import Energy
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 
-from .members import ENERGIES, OBJECTIVES, PAIRINGS
+from .members import ENERGIES, OBJECTIVES, PAIRINGS, SAMPLED
 
 SOURCE = Path(probssl.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -177,7 +177,9 @@ def concrete(base: type) -> set[type]:
 
 
 @pytest.mark.parametrize(
-    ("base", "members"), [(Energy, ENERGIES), (Pairing, PAIRINGS), (Objective, OBJECTIVES)], ids=lambda v: ""
+    ("base", "members"),
+    [(Energy, ENERGIES), (Pairing, [*PAIRINGS, *SAMPLED]), (Objective, OBJECTIVES)],
+    ids=lambda v: "",
 )
 def test_every_class_is_in_the_catalogue(base: type, members: list) -> None:
     missing = concrete(base) - {type(member.built()) for member in members}

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from probssl.data import load_images
+from probssl.data import mnist as module
 from probssl.data.mnist import URLS, mnist, read_idx
 from probssl.errors import InputError
 
@@ -54,10 +56,14 @@ def test_images_and_labels_are_read(folder: Path, name: str) -> None:
     images, labels = write_set(folder / name)
     found = mnist(name)
     assert found.name == name
-    np.testing.assert_array_equal(found.train, images)
+    assert found.shape == (1, 28, 28)
+    np.testing.assert_array_equal(found.train[:, 0], images)
     np.testing.assert_array_equal(found.train_labels, labels)
-    assert found.train.dtype == found.train_labels.dtype == np.uint8
-    assert (found.test.shape, found.test_labels.shape) == ((3, 28, 28), (3,))
+    assert (found.train.dtype, found.train_labels.dtype) == (np.uint8, np.int64)
+    assert (found.test.shape, found.test_labels.shape) == ((3, 1, 28, 28), (3,))
+    assert len(found.classes) == 10
+    assert found.train.flags.writeable
+    np.testing.assert_array_equal(load_images(name).train, found.train)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 5)])
@@ -101,7 +107,7 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes, part: str) -> N
         ("train-labels-idx1", np.zeros(4, np.uint8), "has 5 images and labels of shape (4,)"),
         ("train-labels-idx1", np.full(5, 10, np.uint8), "has a label 10"),
         ("t10k-images-idx3", np.zeros((3, 32, 32), np.uint8), "the test half of mnist should be images of 28 × 28"),
-        ("t10k-images-idx3", np.zeros((0, 28, 28), np.uint8), "has 0 images"),
+        ("t10k-images-idx3", np.zeros((0, 28, 28), np.uint8), "is an array of shape (0, 28, 28)"),
     ],
 )
 def test_files_that_do_not_belong_together(folder: Path, file: str, array: np.ndarray, part: str) -> None:
@@ -110,6 +116,14 @@ def test_files_that_do_not_belong_together(folder: Path, file: str, array: np.nd
     with pytest.raises(InputError) as error:
         mnist()
     assert part in str(error.value)
+
+
+def test_a_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", 1000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(10_000_000)))
+    with pytest.raises(InputError, match="unpacks to more than 1,000 bytes"):
+        read_idx(path)
 
 
 def test_what_is_not_there(folder: Path) -> None:
@@ -128,7 +142,7 @@ def test_the_real_files(name: str) -> None:
     if not (HERE / name / "train-images-idx3-ubyte.gz").is_file():
         pytest.skip(f"{HERE / name} is not there")
     found = mnist(name)
-    assert (found.train.shape, found.test.shape) == ((60_000, 28, 28), (10_000, 28, 28))
+    assert (found.train.shape, found.test.shape) == ((60_000, 1, 28, 28), (10_000, 1, 28, 28))
     assert found.train.mean() == pytest.approx(33.3 if name == "mnist" else 72.9, abs=0.1)
     np.testing.assert_array_equal(np.bincount(found.test_labels), [1000] * 10 if "fashion" in name else MNIST_TEST)
 

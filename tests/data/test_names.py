@@ -21,6 +21,7 @@ from probssl.worlds import named_world
 
 HERE = os.environ.get("PROBSSL_DATA")
 needs_data = pytest.mark.skipif(not HERE, reason="PROBSSL_DATA names no directory with the PMLB files")
+DRAWN = ("sklearn:", "toy:", "world:")
 PUBLISHED = [entry for entry in catalogue() if entry.name.startswith("pmlb:") and entry.rows]
 
 
@@ -71,7 +72,7 @@ def test_benchmark_files_are_as_published(entry):
             check_trainable(plain)
 
 
-@pytest.mark.parametrize("entry", [e for e in catalogue() if not e.name.startswith("pmlb:")], ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", [e for e in catalogue() if e.name.startswith(DRAWN)], ids=lambda e: e.name)
 def test_sets_that_need_no_file(entry):
     table = load(entry.name)
     assert (len(table), table.n_features, len(table.classes)) == (entry.rows, entry.dimensions, entry.classes or 0)
@@ -142,6 +143,7 @@ def test_features_of_a_named_set():
         ("pmbl:letter", "'pmlb:letter'"),
         ("letter", "'pmlb:letter'"),
         ("optdigit", "'pmlb:optdigits'"),
+        ("minst", "'mnist'"),
         ("toy:", "data list"),
         ("pmlb:../../secret", "data list"),
     ],

@@ -1,4 +1,4 @@
-"""Data: tables from files, arrays and names, found whole or refused in one sentence."""
+"""Data: tables and sets of images from files, arrays and names, found whole or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from probssl.data.columns import Columns, choose
 from probssl.data.directory import Progress, cache_directory, data_directory
 from probssl.data.faults import Faults
 from probssl.data.files import FORMATS, open_array, open_file
+from probssl.data.image_set import ImageSet, unit_floats
+from probssl.data.images import NAMED as IMAGES
+from probssl.data.images import load_images
 from probssl.data.labels import encode
 from probssl.data.names import DataSet, catalogue, fetch, is_name, open_named, suggestion, world_of
 from probssl.data.standardise import Standardiser
@@ -21,6 +24,7 @@ from probssl.errors import InputError
 __all__ = [
     "FORMATS",
     "DataSet",
+    "ImageSet",
     "Progress",
     "Standardiser",
     "Table",
@@ -30,7 +34,9 @@ __all__ = [
     "data_directory",
     "fetch",
     "load",
+    "load_images",
     "select_features",
+    "unit_floats",
     "world_of",
 ]
 
@@ -79,6 +85,11 @@ def _open(
         raise InputError(f"data is a file, a name or a 2-D NumPy array, not {type(source).__name__}")
     if isinstance(source, str) and is_name(source):
         return open_named(source, seed, progress)
+    if isinstance(source, str) and source in IMAGES:
+        raise InputError(
+            f"{source} is a set of images and not a table, whose columns would forget what is beside what: "
+            f"read it with probssl.data.load_images({source!r})"
+        )
     path = Path(source).expanduser()
     if isinstance(source, str) and not path.exists() and not source.lower().endswith(FORMATS):
         raise InputError(f"there is no file or data set {source!r}{suggestion(source)}")

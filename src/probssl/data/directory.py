@@ -38,11 +38,12 @@ def data_directory() -> Path:
     return Path(chosen).expanduser() if chosen else cache_directory()
 
 
-def find(relative: str) -> Path | None:
-    """The file of that path in the data directory, else in the cache directory, else None."""
+def find(relative: str, *, folder: bool = False) -> Path | None:
+    """The file (or folder) of that path in the data directory, else in the cache directory, else None."""
     for base in (data_directory(), cache_directory()):
-        if (base / relative).is_file():
-            return base / relative
+        path = base / relative
+        if path.is_dir() if folder else path.is_file():
+            return path
     return None
 
 
@@ -50,8 +51,24 @@ class NotOnServer(InputError):
     """The server answers, and has no such file."""
 
 
-def download(url: str, relative: str, progress: Progress | None = None) -> Path:
-    """Fetch a gzipped file into the cache directory; it appears there whole or not at all."""
+def check_gzip(path: Path) -> None:
+    """A login page or half a file must not end up in the cache."""
+    with gzip.open(path, "rb") as stream:
+        while stream.read(1 << 20):
+            pass
+
+
+def check_matlab(path: Path) -> None:
+    """The same for files of MATLAB, which say what they are and not how long."""
+    with path.open("rb") as stream:
+        if not stream.read(128).startswith(b"MATLAB 5.0 MAT-file"):
+            raise OSError("it is not a MATLAB file")
+
+
+def download(
+    url: str, relative: str, progress: Progress | None = None, *, check: Callable[[Path], None] = check_gzip
+) -> Path:
+    """Fetch a file into the cache directory; it appears there whole, as far as `check` can tell, or not at all."""
     import http.client
     import urllib.error
     import urllib.request
@@ -64,7 +81,7 @@ def download(url: str, relative: str, progress: Progress | None = None) -> Path:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             temporary = _temporary_beside(target)
             _copy(response, temporary, progress)
-        _check_gzip(temporary)
+        check(temporary)
         _move(temporary, target)
     except InputError:
         raise
@@ -117,10 +134,3 @@ def _copy(response: object, path: Path, progress: Progress | None) -> None:
                 progress(done, total)
     if total is not None and done != total:
         raise OSError(f"the connection broke off after {done:,} of {total:,} bytes")
-
-
-def _check_gzip(path: Path) -> None:
-    """A login page or half a file must not end up in the cache."""
-    with gzip.open(path, "rb") as stream:
-        while stream.read(1 << 20):
-            pass

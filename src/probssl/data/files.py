@@ -24,7 +24,10 @@ _LABEL_ARRAY = "y"
 def open_file(path: Path, label: str | None = None) -> Columns:
     """The columns of a file, by the end of its name. `label` may name a second array of an NPZ file."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder, not a table: name one file in it ({', '.join(FORMATS)})")
+        raise InputError(
+            f"{path} is a folder, not a table: name one file in it ({', '.join(FORMATS)}), or read the images in it "
+            "with probssl.data.load_images"
+        )
     if not path.exists():
         raise InputError(f"there is no file {path}{did_you_mean(path.name, _neighbours(path))}")
     name = path.name.lower()

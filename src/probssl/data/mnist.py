@@ -6,16 +6,13 @@ import gzip
 import math
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probssl.data.directory import Progress, download, find
+from probssl.data.image_set import Bytes, ImageSet
 from probssl.errors import InputError
-
-Bytes = NDArray[np.uint8]
 
 URLS = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/{file}",
@@ -23,33 +20,50 @@ URLS = {
 }
 """Name -> where its files can be had."""
 
-SIDE, CLASSES = 28, 10
+CLASSES = {
+    "mnist": tuple(map(str, range(10))),
+    "fashion-mnist": (
+        "T-shirt/top",
+        "trouser",
+        "pullover",
+        "dress",
+        "coat",
+        "sandal",
+        "shirt",
+        "sneaker",
+        "bag",
+        "ankle boot",
+    ),
+}
+SIDE = 28
+LARGEST = 2**28
+"""Bytes that a file may hold once it is unpacked; those of MNIST hold 47 million."""
 _UNSIGNED_BYTES = 8  # the idx code of the type
-_FILES = tuple(f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+FILES = tuple(f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
 
-@dataclass(frozen=True)
-class Images:
-    """Grey images from 0 (background) to 255, [n, 28, 28], and their labels [n], for training and for testing."""
-
-    name: str
-    train: Bytes
-    train_labels: Bytes
-    test: Bytes
-    test_labels: Bytes
-
-
-def mnist(name: str = "mnist", progress: Progress | None = None) -> Images:
+def mnist(name: str = "mnist", progress: Progress | None = None) -> ImageSet:
     """`mnist` or `fashion-mnist`: from NAME/*.gz in the data directory, else downloaded into the cache.
 
     `progress` is called with the bytes of a file fetched so far and the bytes in all (or None).
     """
     if name not in URLS:
         raise InputError(f"there are images named {' and '.join(URLS)}, not {name!r}")
-    train, train_labels, test, test_labels = (read_idx(fetch_idx(name, file, progress)) for file in _FILES)
+    train, train_labels, test, test_labels = (read_idx(fetch_idx(name, file, progress)) for file in FILES)
     for images, labels, half in ((train, train_labels, "training"), (test, test_labels, "test")):
-        _check(images, labels, f"the {half} half of {name}")
-    return Images(name, train, train_labels, test, test_labels)
+        where = f"the {half} half of {name}"
+        if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE) or not len(images):
+            raise InputError(f"{where} should be images of {SIDE} × {SIDE}, and is an array of shape {images.shape}")
+        if labels.shape != images.shape[:1]:
+            raise InputError(f"{where} has {len(images):,} images and labels of shape {labels.shape}: fetch both anew")
+    return ImageSet(
+        name,
+        train[:, None],
+        train_labels.astype(np.int64),
+        test[:, None],
+        test_labels.astype(np.int64),
+        CLASSES[name],
+    )
 
 
 def fetch_idx(name: str, file: str, progress: Progress | None = None) -> Path:
@@ -67,10 +81,13 @@ def fetch_idx(name: str, file: str, progress: Progress | None = None) -> Path:
 def read_idx(path: Path) -> Bytes:
     """The array of bytes in a gzipped idx file: two zeros, type, number of sides, the sides (big endian), the data."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path, "rb") as stream:
+            content = stream.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} cannot be read as a gzip file ({reason}): fetch it anew") from error
+    if len(content) > LARGEST:
+        raise InputError(f"{path} unpacks to more than {LARGEST:,} bytes, which no file of MNIST does: fetch it anew")
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not content[3]:
         raise InputError(f"{path} is not an idx file of bytes: it begins with {content[:4].hex(' ') or 'nothing'}")
     start = 4 + 4 * content[3]
@@ -82,15 +99,4 @@ def read_idx(path: Path) -> Bytes:
             f"{path} should hold {' × '.join(map(str, shape))} = {math.prod(shape):,} bytes after its header, and "
             f"holds {len(content) - start:,}: fetch it anew"
         )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
-
-
-def _check(images: Bytes, labels: Bytes, where: str) -> None:
-    if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
-        raise InputError(f"{where} should be images of {SIDE} × {SIDE}, and is an array of shape {images.shape}")
-    if labels.shape != images.shape[:1]:
-        raise InputError(f"{where} has {len(images):,} images and labels of shape {labels.shape}: fetch both anew")
-    if not len(images):
-        raise InputError(f"{where} is empty")
-    if labels.max() >= CLASSES:
-        raise InputError(f"{where} has a label {labels.max()}, where labels run from 0 to {CLASSES - 1}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()  # so that it may be written to

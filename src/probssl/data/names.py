@@ -1,4 +1,4 @@
-"""Data sets that go by a name: `pmlb:letter`, `sklearn:digits`, `toy:circles`, `world:sphere10`."""
+"""Data sets that go by a name: `pmlb:letter`, `sklearn:digits`, `toy:circles`, `world:sphere10`, `mnist`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 from probssl.data.columns import Columns, generated_names
 from probssl.data.directory import NotOnServer, Progress, cache_directory, data_directory, download, find
 from probssl.data.files import open_array
+from probssl.data.images import NAMED as IMAGES
+from probssl.data.images import fetch_images, find_images
 from probssl.data.text import open_text
 from probssl.data.wording import did_you_mean, quoted
 from probssl.errors import InputError
@@ -100,6 +102,10 @@ def catalogue() -> list[DataSet]:
     for family, where in _WHERE.items():
         for name, (of_rows, dimension, of_classes, about) in _FAMILIES[family].items():
             found.append(DataSet(f"{family}:{name}", about, of_rows, dimension, of_classes, True, where))
+    for name, of in IMAGES.items():
+        here = find_images(name)
+        where = str(_shown(here)) if here else next(iter(of.downloads.values()))
+        found.append(DataSet(name, of.about, of.rows, of.dimensions, of.classes, bool(here), where))
     return found
 
 
@@ -113,14 +119,19 @@ def suggestion(name: str) -> str:
     family, _, member = name.rpartition(":")
     near = [family] if family in _FAMILIES else list(_FAMILIES)
     known = {member: f"{family}:{member}" for family in near for member in _FAMILIES[family]}
+    if not family:
+        known |= {image: image for image in IMAGES}
     return did_you_mean(member, known, known.__getitem__)
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
     """The file of a named data set: from the data directory, else from the cache, else downloaded into the cache.
 
-    `progress` is called with the bytes fetched so far and the bytes in all (or None).
+    Of one that has several files it is their folder. `progress` is called with the bytes fetched so far and the bytes
+    in all (or None).
     """
+    if name in IMAGES:
+        return _shown(fetch_images(name, progress))
     family, member = _split(name)
     if family != "pmlb":
         how = "comes with scikit-learn" if family == "sklearn" else "is drawn from the seed"
@@ -152,6 +163,10 @@ def open_named(name: str, seed: int = 0, progress: Progress | None = None) -> Co
 def world_of(source: str) -> str | None:
     """`sphere10` of `world:sphere10`, None of any other source."""
     return source.partition(":")[2] if source.startswith("world:") and is_name(source) else None
+
+
+def _shown(paths: list[Path]) -> Path:
+    return paths[0] if len(paths) == 1 else paths[0].parent
 
 
 def _relative(member: str) -> str:

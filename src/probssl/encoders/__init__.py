@@ -4,6 +4,7 @@ from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.heads import Prototypes
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
+from probssl.encoders.resnet import ResNet8
 
 __all__ = [
     "GLOBAL_RANDOM_STATE",
@@ -13,6 +14,7 @@ __all__ = [
     "OnSphere",
     "Predictor",
     "Prototypes",
+    "ResNet8",
     "Whitening",
     "WithHead",
     "encode",

@@ -43,10 +43,10 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     Parameters: `n_clusters`, or with `prior="learnt"` the most there may be; `prior`, "uniform", "learnt" or a
     distribution [n_clusters]; the weights `generative`, `invariance` and `balance`; `preservation` and `noise` of the
     copies; `hidden` widths (one, of four for each feature and at least 64) and `dim`, the size of the representation
-    (that of the clusters, at least 2); `init`, "k-means" to begin from the clusters that k-means finds in the rows, or "random"; `sgld_steps` and
-    `sgld_step_size` of the dynamics in units of a feature's standard deviation, `chains` and the chance `reinitialise`
-    that one begins anew; `magnitude` keeps energies from drifting off; `steps`, `batch_size`, `lr`; `random_state`, of
-    which a whole number decides the result; `verbose` for a progress bar.
+    (that of the clusters, at least 2); `init`, "k-means" to begin from the clusters that k-means finds in the rows, or
+    "random"; `sgld_steps` and `sgld_step_size` of the dynamics in units of a feature's standard deviation, `chains` and
+    the chance `reinitialise` that one begins anew; `magnitude` keeps energies from drifting off; `steps`, `batch_size`
+    and `lr`; `random_state`, of which a whole number decides the result; `verbose` for a progress bar.
 
     Fitted attributes: `labels_`, `encoder_` (ψ) and `objective_`, torch modules in single precision, `standardiser_`,
     `history_`, the rows of the training log, `collapsed_`, the collapses standing at the end with the step at which

@@ -1,19 +1,25 @@
 """Pairings: which observations belong together, p(x, x̃). Each knows how to sample, its density and its score."""
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
+from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, image_preset
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.neighbours import RowPairs, neighbours
-from probssl.pairings.views import Needs, Pairing, Source, Views
+from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
 
 __all__ = [
+    "IMAGE_PRESETS",
     "GaussianNoise",
+    "ImageAugmentation",
+    "ImageStrengths",
     "LinearMixture",
     "MaskAndNoise",
     "Needs",
     "Pairing",
     "RowPairs",
+    "SampledPairing",
     "Source",
     "Views",
+    "image_preset",
     "neighbours",
     "rotations",
 ]

@@ -10,6 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from probssl.errors import InputError
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -75,6 +77,25 @@ class Pairing(nn.Module, abc.ABC):
         """log p(x̃_i | x_j) for all pairs: [q, ...], [n, ...] → [q, n], with about `block` numbers at hand at a time."""
         rows = max(1, block // max(1, x_aug[:1].numel() * len(x_aug)))
         return torch.cat([self.log_prob(x_aug.unsqueeze(1), some.unsqueeze(0)) for some in x.split(rows)], 1)
+
+
+class SampledPairing(Pairing):
+    """A pairing that can be drawn from and whose density nobody knows, as of most augmentations of images.
+
+    A subclass writes `sample` alone. Every objective trains on it but those that need the score.
+    """
+
+    def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        raise InputError(self._unknown("density"))
+
+    def score(self, x_aug: Tensor, x: Tensor) -> Tensor:
+        raise InputError(self._unknown("score"))
+
+    def _unknown(self, what: str) -> str:
+        return (
+            f"{type(self).__name__} can be drawn from, but its {what} is not known: choose an objective or a metric "
+            "that does without, as InfoNCE and SNL do"
+        )
 
 
 class FeaturewisePairing(Pairing):

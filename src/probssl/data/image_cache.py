@@ -1,0 +1,72 @@
+"""Decoded images on disk: what takes seconds to decode is decoded once, and mapped into memory from then on."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from probssl.data.directory import cache_directory
+from probssl.data.image_set import ImageSet
+from probssl.errors import InputError
+
+_VERSION = "1"
+_ARRAYS = ("train", "train_labels", "test", "test_labels")
+
+
+def cached(name: str, sources: Sequence[Path], build: Callable[[], ImageSet], *choices: str) -> ImageSet:
+    """What `build` makes of files or folders, from the cache while these and the choices are the same.
+
+    Without a cache directory that can be written to, it is built anew every time.
+    """
+    stamp = hashlib.sha256("\0".join((_VERSION, *map(_stamp, sources), *choices)).encode()).hexdigest()[:12]
+    folder = cache_directory() / "images" / f"{name}-{stamp}"
+    found = _read(folder, name)
+    if found is not None:
+        return found
+    built = build()
+    with contextlib.suppress(OSError):
+        _write(folder, built)
+        return _read(folder, name) or built
+    return built
+
+
+def _stamp(source: Path) -> str:
+    """What changes when the files of a source do."""
+    files = sorted(file for file in source.rglob("*") if file.is_file()) if source.is_dir() else [source]
+    told = [f"{file.resolve()}\0{file.stat().st_size}\0{file.stat().st_mtime_ns}" for file in files]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _read(folder: Path, name: str) -> ImageSet | None:
+    """The set in a folder of the cache; None where there is none, or none that is whole."""
+    try:
+        told = json.loads((folder / "set.json").read_text(encoding="utf-8"))
+        # copies what is written to, so that torch may share its memory and the file stays as it is
+        arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in _ARRAYS}
+        return ImageSet(name, **arrays, classes=tuple(told["classes"]), skipped=tuple(told["skipped"]))
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return None
+
+
+def _write(folder: Path, images: ImageSet) -> None:
+    """The whole folder or nothing, whoever else writes it at the same time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for part in _ARRAYS:
+            np.save(temporary / f"{part}.npy", getattr(images, part), allow_pickle=False)
+        told = json.dumps({"classes": images.classes, "skipped": images.skipped})
+        (temporary / "set.json").write_text(told, encoding="utf-8")
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would have been read
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

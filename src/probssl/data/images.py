@@ -1,0 +1,183 @@
+"""Sets of images by name, folder or archive: `mnist`, `cifar10`, `./photographs`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from probssl.data.cifar import CIFAR10_CLASSES, LAYOUTS, read_cifar
+from probssl.data.directory import Progress, check_gzip, check_matlab, download, find
+from probssl.data.image_cache import cached
+from probssl.data.image_files import ARCHIVES, HALVES, Corrupt, read_archive, read_folder
+from probssl.data.image_set import ImageSet
+from probssl.data.mnist import FILES as IDX_FILES
+from probssl.data.mnist import URLS as IDX_URLS
+from probssl.data.mnist import mnist
+from probssl.data.svhn import FILES as SVHN_FILES
+from probssl.data.svhn import read_svhn
+from probssl.data.wording import did_you_mean, quoted
+from probssl.errors import InputError
+
+CIFAR_URL = "https://www.cs.toronto.edu/~kriz/{file}"
+SVHN_URL = "http://ufldl.stanford.edu/housenumbers/{file}"
+JPEG_ARCHIVE = "cifar10-jpeg.tar.xz"
+
+
+@dataclass(frozen=True)
+class NamedImages:
+    """A published set: what it is, where it may be found, and where it can be had."""
+
+    about: str
+    rows: int
+    """Images for training and for testing."""
+    dimensions: int
+    classes: int
+    downloads: dict[str, str]
+    """Path in the cache -> address, of all its files."""
+    check: Callable[[Path], None] = check_gzip
+
+
+def _downloads(name: str, url: str, *files: str) -> dict[str, str]:
+    return {f"{name}/{file}": url.format(file=file) for file in files}
+
+
+NAMED: dict[str, NamedImages] = {
+    "mnist": NamedImages(
+        "handwritten digits in grey, 28 × 28, 10,000 for tests",
+        *(70_000, 784, 10),
+        _downloads("mnist", IDX_URLS["mnist"], *IDX_FILES),
+    ),
+    "fashion-mnist": NamedImages(
+        "clothes and shoes in grey, 28 × 28, 10,000 for tests",
+        *(70_000, 784, 10),
+        _downloads("fashion-mnist", IDX_URLS["fashion-mnist"], *IDX_FILES),
+    ),
+    "cifar10": NamedImages(
+        "animals and vehicles, 32 × 32, 10,000 for tests",
+        *(60_000, 3072, 10),
+        _downloads("cifar10", CIFAR_URL, "cifar-10-binary.tar.gz"),
+    ),
+    "cifar100": NamedImages(
+        "things of a hundred kinds, 32 × 32, 10,000 for tests",
+        *(60_000, 3072, 100),
+        _downloads("cifar100", CIFAR_URL, "cifar-100-binary.tar.gz"),
+    ),
+    "svhn": NamedImages(
+        "digits of house numbers, 32 × 32, 26,032 for tests",
+        *(99_289, 3072, 10),
+        _downloads("svhn", SVHN_URL, *SVHN_FILES),
+        check_matlab,
+    ),
+}
+
+
+def load_images(
+    source: str | os.PathLike[str],
+    *,
+    size: int | tuple[int, int] | None = None,
+    corrupt: Corrupt = "refuse",
+    progress: Progress | None = None,
+) -> ImageSet:
+    """A named set, or the PNG and JPEG images of a folder or tar archive; `InputError` when it cannot be used.
+
+    A folder has one sub-folder a class, or none, and may have these in two halves, `train` and `test`. Its images are
+    sorted by name. Write `./mnist` for a folder that bears the name of a set.
+
+    size: height and width, or both in one, to which the images of a folder are resized; else all must be of one size.
+    corrupt: "refuse" a folder with a file that is not a whole image, or "skip" such files and name them in `skipped`.
+    progress: called with the bytes fetched or read so far, and the bytes in all.
+    """
+    if isinstance(source, str) and source in NAMED:
+        if size is not None:
+            raise InputError(f"{source} has images of one size: leave out size")
+        return _load_named(source, corrupt, progress)
+    path, written = Path(source).expanduser(), os.fspath(source)
+    asked = (size, size) if isinstance(size, int) else size
+    if asked is not None and (len(asked) != 2 or min(asked) < 1):
+        raise InputError(f"a size is a height and a width of at least one pixel, not {size}")
+    if path.is_dir():
+        return read_folder(path, written, size=asked, corrupt=corrupt, progress=progress)
+    if not path.exists():
+        raise InputError(f"there is no folder or set of images {quoted(written)}{did_you_mean(written, NAMED)}")
+    if not path.name.lower().endswith(ARCHIVES):
+        raise InputError(f"{path} is neither a folder of images nor an archive of one ({', '.join(ARCHIVES)})")
+    return read_archive(path, written, size=asked, corrupt=corrupt, progress=progress)
+
+
+def fetch_images(name: str, progress: Progress | None = None) -> list[Path]:
+    """The files or the folder of a named set, downloaded into the cache unless they are there already."""
+    found = find_images(name)
+    if found:
+        return found
+    known = NAMED[name]
+    try:
+        return [
+            find(relative) or download(url, relative, progress, check=known.check)
+            for relative, url in known.downloads.items()
+        ]
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def find_images(name: str) -> list[Path]:
+    """The files or the folder of a named set in the data directory or the cache; none where it is not there whole.
+
+    Of CIFAR-10, exact pixels are taken before those that JPEG has changed.
+    """
+    if name not in LAYOUTS:
+        files = [path for relative in NAMED[name].downloads if (path := find(relative)) is not None]
+        return files if len(files) == len(NAMED[name].downloads) else []
+    folder, relative = LAYOUTS[name].folder, next(iter(NAMED[name].downloads))
+    places = [find(place, folder=True) for place in (folder, f"{name}/{folder}")]
+    places += [find(place) for place in (Path(relative).name, relative)]
+    if name == "cifar10":
+        places += [find(place) for place in (JPEG_ARCHIVE, f"{name}/{JPEG_ARCHIVE}")]
+        images = find(name, folder=True)
+        places.append(images if images and _has_halves(images) else None)
+    return next(([path] for path in places if path is not None), [])
+
+
+def _has_halves(path: Path) -> bool:
+    return all((path / half).is_dir() for half in HALVES)
+
+
+def _load_named(name: str, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
+    if name in IDX_URLS:
+        return mnist(name, progress)
+    paths = fetch_images(name, progress)
+    build: Callable[[], ImageSet]
+    if name == "svhn":
+        build = functools.partial(read_svhn, *paths)
+    elif paths[0].name == JPEG_ARCHIVE or _has_halves(paths[0]):
+        build = functools.partial(_decoded_cifar10, paths[0], corrupt, progress)
+    else:
+        build = functools.partial(read_cifar, paths[0], name, progress)
+    return cached(name, paths, build, corrupt)
+
+
+def _decoded_cifar10(path: Path, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
+    """CIFAR-10 as images, in an order drawn once and for all, so that its first thousand hold every class."""
+    read = read_folder if path.is_dir() else read_archive
+    found = read(path, str(path), size=None, corrupt=corrupt, progress=progress)
+    if found.classes != CIFAR10_CLASSES or found.shape != (3, 32, 32):
+        raise InputError(
+            f"{path} is not CIFAR-10: it has {len(found.classes)} classes and images of {found.shape[1]} × "
+            f"{found.shape[2]} in {found.shape[0]} channels"
+        )
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    random = np.random.default_rng(10)
+    train, test = random.permutation(len(found.train)), random.permutation(len(found.test))
+    return replace(
+        found,
+        name="cifar10",
+        train=found.train[train],
+        train_labels=found.train_labels[train],
+        test=found.test[test],
+        test_labels=found.test_labels[test],
+    )
