@@ -105,7 +105,8 @@ class Constraint(nn.Module):
     def marginals(self, logits: Logits) -> list[Tensor]:
         """p(y_k | c): what each prediction becomes once the constraint is known to hold, [..., c_k] each.
 
-        Differentiable. It is the gradient of log p(c) over the log-probabilities.
+        It is the gradient of log p(c) over the log-probabilities, and differentiable; `torch.no_grad` saves the memory
+        that this takes.
         """
         return list(self._evaluator.marginals(self._literals(logits)).split(self.sizes, -1))
 

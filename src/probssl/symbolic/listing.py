@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-BLOCK = 2**22
+BLOCK = 2**20
 """About how many numbers a sum over assignments has at hand at a time."""
 
 
