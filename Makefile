@@ -37,6 +37,7 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/step_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sliced_fisher.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/symbolic.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/grids.py --out benchmarks/results/grids.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large_batches.py --out benchmarks/results/large_batches.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/augmentations.py --out benchmarks/results/augmentations.json
