@@ -218,7 +218,7 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("objective", EVERY_OBJECTIVE)
+@pytest.mark.parametrize("objective", CLASSES)
 @pytest.mark.parametrize("energy", ENERGIES)
 def test_every_objective_with_every_energy(objective: str, energy: str) -> None:
     recipe = Recipe(objective=objective, energy=energy, temperature=0.3, p=3.0)
@@ -236,7 +236,13 @@ BESIDE = {
     "protocpc": objectives.ProtoCPC,
     "deepcluster": objectives.DeepClustering,
     "instance": objectives.InstanceDiscrimination,
+    "gedi": objectives.GEDI,
+    "jem": objectives.GEDI,
 }
+
+
+def test_every_objective_is_tried() -> None:
+    assert {*CLASSES, *BESIDE} == {*EVERY_OBJECTIVE}
 
 
 @pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
@@ -245,13 +251,20 @@ def test_clusterings_are_beside_the_compared_objectives(objective: str) -> None:
     recipe = Recipe(objective=objective, temperature=0.02)
     made = recipe.build_objective(6, 40)
     assert type(made) is BESIDE[objective]
-    assert recipe.energy == "cosine"
-    assert isinstance(made.energy, Cosine)
-    assert made.energy.temperature == 0.02
+    if isinstance(made, objectives.GEDI):
+        assert isinstance(made.energy, Euclidean)
+        assert made.buffer is not None
+        assert made.buffer.chains.shape == (1000, 6)
+    else:
+        assert recipe.energy == "cosine"
+        assert isinstance(made.energy, Cosine)
+        assert made.energy.temperature == 0.02
     sized = recipe.for_features(6)
     assert sized.clusters == (10 if objective in WITH_CLUSTERS else None)
     assert Recipe.from_dict(sized.as_dict()) == sized
-    assert (objective in WITH_MEMORY) == made.needs.index == (next(made.buffers(), None) is not None)
+    assert (objective in WITH_MEMORY) == made.needs.index
+    remembers = objective in WITH_MEMORY or isinstance(made, objectives.GEDI)
+    assert remembers == (next(made.buffers(), None) is not None)
     if objective in WITH_CLUSTERS:
         assert isinstance(made, objectives.ClusteringObjective)
         assert made.clusters == 10

@@ -56,10 +56,12 @@ CLUSTERING_OBJECTIVES = {
     "protocpc": "ProtoCPC: contrast clusters in place of observations",
     "deepcluster": "DeepCluster: predict what k-means makes of the representation",
     "instance": "instance discrimination: every row a class of its own",
+    "gedi": "GEDI: clusters and a density of the rows in one network",
+    "jem": "JEM: the density alone",
 }
 """Objectives that predict a cluster, or which row it is."""
 
-WITH_CLUSTERS = ("swav", "protocpc", "deepcluster")
+WITH_CLUSTERS = ("swav", "protocpc", "deepcluster", "gedi", "jem")
 """Objectives that have a number of clusters."""
 
 WITH_MEMORY = ("deepcluster", "instance")
@@ -89,8 +91,14 @@ ENERGY_OF = {
     "corinfomax": "cosine",
     "aninfonce": "anisotropic",
     **dict.fromkeys(CLUSTERING_OBJECTIVES, "cosine"),
+    "gedi": "euclidean",
+    "jem": "euclidean",
 }
 """The same of every objective."""
+
+CHAINS, CHAINS_RENEWED, LANGEVIN_STEP, MAGNITUDE = 1000, 0.05, 0.02, 0.01
+"""Of the samplers of gedi and jem: chains kept, share begun anew, step size in standard deviations of a feature; and
+the weight that keeps energies from drifting off."""
 
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
@@ -139,6 +147,10 @@ class Recipe:
     order: float = choice(2.0, "order of the Rényi divergence: above 1 trusts easy pairs, below 1 works on hard ones")
     slices: int = choice(1, "random directions a step of the sliced Fisher loss")
     clusters: int | None = choice(None, f"number of clusters of {', '.join(WITH_CLUSTERS)} (default: {CLUSTERS})")
+    generative: float = choice(0.1, "weight of the density in gedi, whose samples are drawn as it trains; 0 for none")
+    invariance: float = choice(1.0, "weight in gedi of clusters that augmentations do not change")
+    balance: float = choice(4.0, "weight in gedi of clusters of one size")
+    sgld_steps: int = choice(5, "steps of Langevin dynamics a training step of gedi and jem")
     dim: int | None = choice(None, "dimensions of the representation (default: half of the features, at least 2)")
     hidden: tuple[int, ...] | None = choice(None, "widths of the hidden layers (default: one of twice the features)")
     preservation: float = choice(0.5, "share of features an augmentation keeps; the others are masked to 0")
@@ -170,6 +182,13 @@ class Recipe:
             )
         if self.clusters is not None and self.clusters < 2:
             raise InputError(f"clusters must be at least 2, not {self.clusters}")
+        for name in ("generative", "invariance", "balance"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must not be negative, and finite, not {getattr(self, name):g}")
+        if self.sgld_steps < 1:
+            raise InputError(f"sgld_steps must be at least 1, not {self.sgld_steps}")
+        if self.objective == "gedi" and not self.generative + self.invariance + self.balance:
+            raise InputError("gedi needs a weight above 0 among generative, invariance and balance")
         fixed = ENERGY_OF.get(self.objective)
         if fixed is not None and self.energy != fixed:
             object.__setattr__(self, "energy", fixed)
@@ -381,10 +400,33 @@ class Recipe:
             "aninfonce": lambda: objectives.AnInfoNCE(dim),
             "swav": lambda: objectives.SwAV(dim, clusters, temperature=temperature, pair="original"),
             "protocpc": lambda: objectives.ProtoCPC(dim, clusters, temperature=temperature, pair="original"),
+            "gedi": lambda: self._gedi(features, dim, clusters, self.generative, self.invariance, self.balance),
+            "jem": lambda: self._gedi(features, dim, clusters, 1.0, 0.0, 0.0),
             "deepcluster": lambda: objectives.DeepClustering(dim, clusters, rows, temperature=temperature),
             "instance": lambda: objectives.InstanceDiscrimination(dim, rows, temperature=temperature),
         }
         return seeded(self.seed + 1, makers[self.objective])
+
+    def _gedi(
+        self, features: int, dim: int, clusters: int, generative: float, invariance: float, balance: float
+    ) -> Objective:
+        """GEDI with chains that start where standardised rows lie: N(0, 1) in every feature."""
+        import torch
+
+        from probssl.objectives import GEDI
+        from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+
+        start = NormalStart(torch.zeros(features), torch.ones(features))
+        return GEDI(
+            dim,
+            clusters,
+            ReplayBuffer(start, max(CHAINS, self.batch_size), CHAINS_RENEWED),
+            SGLD(steps=self.sgld_steps, step_size=LANGEVIN_STEP),
+            generative=generative,
+            invariance=invariance,
+            balance=balance,
+            magnitude=MAGNITUDE if generative else 0.0,
+        )
 
     # TOML and JSON
 

@@ -47,6 +47,10 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         order: float = 2.0,
         slices: int = 1,
         clusters: int | None = None,
+        generative: float = 0.1,
+        invariance: float = 1.0,
+        balance: float = 4.0,
+        sgld_steps: int = 5,
         dim: int | None = None,
         hidden: tuple[int, ...] | None = None,
         preservation: float = 0.5,
@@ -72,6 +76,10 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.order = order
         self.slices = slices
         self.clusters = clusters
+        self.generative = generative
+        self.invariance = invariance
+        self.balance = balance
+        self.sgld_steps = sgld_steps
         self.dim = dim
         self.hidden = hidden
         self.preservation = preservation
