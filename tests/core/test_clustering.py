@@ -418,6 +418,7 @@ def test_k_means_of_points_that_are_all_alike_is_finite() -> None:
         pytest.param(lambda: DeepClustering(2, 3, 9, every=0), id="every"),
         pytest.param(lambda: k_means(torch.ones(2, 1), 3), id="more clusters than points"),
         pytest.param(lambda: InstanceDiscrimination(2, 5)(smooth_encoder(), views_of()), id="which rows"),
+        pytest.param(lambda: DeepClustering(2, 3, 8)(smooth_encoder(), views_of(index=INDEX)), id="more rows"),
     ],
 )
 def test_bad_arguments(build) -> None:

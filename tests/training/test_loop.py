@@ -146,7 +146,9 @@ def test_every_step_is_the_textbook_step(case: str) -> None:
         for step in range(plan.steps):
             for group in optimiser.param_groups:
                 group["lr"] = group["base"] * plan.rate_factor(step)
-            views = other.pairing(other.data[batches.next()], objective.needs, generator)
+            index = batches.next()
+            views = other.pairing(other.data[index], objective.needs, generator)
+            views.index = index
             loss = objective(encoder, views).total
             optimiser.zero_grad()
             loss.backward()
@@ -275,7 +277,8 @@ def test_double_precision_all_the_way(objective: Objective, tmp_path: Path) -> N
     assert all(p.dtype == torch.float64 for p in encoder.parameters())
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("simsiam")])
+# SimSiam's loss may rise, and that of deep clustering is 0 before it has labels.
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("simsiam", "deepcluster"))])
 def test_training_learns_and_leaves_the_data_alone(case: str) -> None:
     one = training(case, steps=150, log_every=150)
     data = one.data.clone()
@@ -283,7 +286,9 @@ def test_training_learns_and_leaves_the_data_alone(case: str) -> None:
     @torch.no_grad()
     def loss() -> float:
         one.encoder.eval()
+        one.objective.eval()
         views = one.pairing(data.repeat(4, 1), one.objective.needs, torch.Generator().manual_seed(0))
+        views.index = torch.arange(len(data)).repeat(4)
         return one.objective(one.encoder, views).total.item()
 
     before = loss()

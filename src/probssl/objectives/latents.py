@@ -65,7 +65,11 @@ class Ensemble(Objective):
                 raise InputError("an ensemble takes objectives of one augmented view each")
             if objective.needs.score or objective.needs.directions:
                 raise InputError("an ensemble takes objectives that need neither scores nor random directions")
-        needs = Needs(augmented=len(objectives), negatives=any(part.needs.negatives for part in objectives))
+        needs = Needs(
+            augmented=len(objectives),
+            negatives=any(part.needs.negatives for part in objectives),
+            index=any(part.needs.index for part in objectives),
+        )
         super().__init__(objectives[0].energy, needs)
         self.objectives = nn.ModuleList(objectives)
 

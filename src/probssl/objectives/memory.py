@@ -46,7 +46,7 @@ class InstanceDiscrimination(Objective):
         self.register_buffer("bank", unit(torch.randn(_at_least(2, rows, "rows"), dim)))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        index = known_rows(views)
+        index = known_rows(views, len(self.bank))
         embedding = self.energy.embed_augmented(encoder, views.augmented[0])
         remembered = self.bank[index]
         log_normaliser = PairLogits.of(self.energy, embedding, self.bank).mean_log_sum_exp()
@@ -96,7 +96,7 @@ class DeepClustering(ClusteringObjective):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        index = known_rows(views)
+        index = known_rows(views, len(self.bank))
         logits = self.logits(encoder, views.augmented[0])
         with torch.no_grad():
             z = unit(encoder(views.x))
@@ -167,13 +167,15 @@ def _spread(x: Tensor, clusters: int, generator: torch.Generator | None) -> Tens
     return torch.cat(chosen)
 
 
-def known_rows(views: Views) -> Tensor:
-    """Which rows of the data a batch holds: [n]."""
+def known_rows(views: Views, rows: int) -> Tensor:
+    """Which rows of the data a batch holds, each below `rows`: [n]."""
     if views.index is None:
         raise InputError(
             "an objective that remembers rows needs batches that say which rows they hold, as those of training on a "
             "table do"
         )
+    if bool((views.index >= rows).any()):
+        raise InputError(f"the objective remembers {rows} rows and the data has more: build it for as many")
     return views.index
 
 

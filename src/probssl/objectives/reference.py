@@ -167,7 +167,7 @@ def reference_losses(
     batches: int = 8,
     seed: int = 0,
 ) -> ReferenceLosses:
-    """The loss of an encoder, in evaluation mode, beside its references on the same batches drawn from x.
+    """The loss of an encoder, in evaluation mode as the objective is, beside its references on batches drawn from x.
 
     The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`),
     where terms are weighted, or where the densities are beyond double precision.
@@ -177,8 +177,9 @@ def reference_losses(
     truth = RatioEnergy(pairing, x) if objective.learns == "ratio" else PosteriorEnergy(pairing)
     at_truth, flat = objective.with_energy(truth), objective.with_energy(FlatEnergy())
     values: dict[str, list[float]] = {"model": [], "optimum": [], "constant": []}
-    size, training = min(batch_size, len(x)), encoder.training
+    size, modes = min(batch_size, len(x)), [(module, module.training) for module in (encoder, objective)]
     encoder.eval()
+    objective.eval()  # which keeps memory as it is
     try:
         dim = objective.energy.embed(encoder, x[:1]).shape[1]
         for _ in range(batches):
@@ -193,7 +194,8 @@ def reference_losses(
             elif not isinstance(objective, SimSiam):  # for which a constant encoder is as good as any
                 values["constant"].append(objective(_Constant(dim), views).total.item())
     finally:
-        encoder.train(training)
+        for module, training in modes:
+            module.train(training)
     each = {name: torch.tensor(found, dtype=torch.float64) for name, found in values.items() if found}
     each = {name: found for name, found in each.items() if name == "model" or bool(found.isfinite().all())}
     optimum, constant = each.get("optimum"), each.get("constant")
