@@ -71,7 +71,7 @@ class Sprites(Sprite):
     name = "identify/sprites"
     paper = "CL-ICA, A.6 and Table 2"
     claim = "scores rise with the weight of uniformity; with Laplace transitions the BetaVAE score reaches 100 %"
-    laptop = "12 to 16 min"
+    laptop = "about 45 min"
     losses = (
         Loss("UNI", 0.9999, 1),
         Loss("UNI", 0.9, 1),
@@ -88,7 +88,7 @@ class NaturalSprites(Sprite):
     name = "identify/natural-sprites"
     paper = "CL-ICA, A.6, Tables 3 and 4"
     claim = "p = 1 disentangles better than p = 2, on and between the grids (natural-like transitions, not YouTube-VOS)"
-    laptop = "about 10 min"
+    laptop = "about 45 min"
     losses = tuple(Loss(kind, 0.5, p) for kind in ("discrete", "continuous") for p in (1, 2))
     metrics = (*SCORES, "MCC", "linear R²")
 
