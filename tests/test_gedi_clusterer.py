@@ -63,6 +63,8 @@ def test_samples_look_like_rows(blobs, fitted):
     scale = x.std(0)
     assert float(np.abs((drawn.mean(0) - x.mean(0)) / scale).max()) < 0.5
     assert np.array_equal(fitted.sample(5)[0], fitted.sample(5)[0])
+    with pytest.raises(InputError, match="at least 1, not 0 and 200"):
+        fitted.sample(0)
 
 
 def test_a_seed_decides_the_result_and_a_pickle_keeps_it(blobs, fitted):
@@ -90,6 +92,4 @@ def test_without_its_density_it_cannot_sample(blobs):
     clusterer = GEDIClusterer(3, steps=5, generative=0.0, random_state=0).fit(blobs[0])
     with pytest.raises(InputError, match="no density to sample"):
         clusterer.sample(3)
-    with pytest.raises(InputError, match="at least 1, not 0"):
-        clusterer.sample(0)
     assert probssl.GEDIClusterer is GEDIClusterer

@@ -96,9 +96,9 @@ ENERGY_OF = {
 }
 """The same of every objective."""
 
-CHAINS, CHAINS_RENEWED, LANGEVIN_STEP, MAGNITUDE = 1000, 0.05, 0.02, 0.01
-"""Of the samplers of gedi and jem: chains kept, share begun anew, step size in standard deviations of a feature; and
-the weight that keeps energies from drifting off."""
+CHAINS, CHAINS_RENEWED, LANGEVIN_STEP, MAGNITUDE, BASE_SCALE = 1000, 0.05, 0.02, 0.01, 3.0
+"""Of gedi and jem: chains kept, share begun anew, step size; weight that keeps energies from drifting off; and the
+scale of the normal density that theirs is relative to, in standard deviations of a feature."""
 
 ASYMMETRIES = {
     "none": "a Siamese network: both sides embedded alike",
@@ -426,6 +426,7 @@ class Recipe:
             invariance=invariance,
             balance=balance,
             magnitude=MAGNITUDE if generative else 0.0,
+            base_scale=BASE_SCALE,
         )
 
     # TOML and JSON

@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "model": ANYTHING,
     "evaluation": ANYTHING,
     "doctor": ANYTHING,
+    "density": ANYTHING,
     "comparing": ANYTHING,
     "studies": ANYTHING,
     "cli": ANYTHING,

@@ -79,6 +79,19 @@ def test_the_generative_term_compares_data_with_chains(monkeypatch: pytest.Monke
     assert objective.weights["magnitude"] == 0.1
 
 
+def test_a_base_density_falls_faster_than_the_network_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective, encoder, views = gedi(base_scale=2.0), seeded(0, lambda: MLP([INPUT, 8, EMBEDDING])).double(), views_of()
+    plain = gedi().log_density(encoder, views.x)
+    torch.testing.assert_close(objective.log_density(encoder, views.x), plain - views.x.square().sum(1) / 8)
+    samples = normal(12, INPUT, seed=5)
+    monkeypatch.setattr(objective, "draw", lambda *_: samples)
+    densities = [objective.log_density(encoder, x).mean().item() for x in (views.x, samples)]
+    assert objective(encoder, views)["generative"].item() == pytest.approx(densities[1] - densities[0])
+    assert objective.log_density(encoder, 1e4 * views.x).max().item() < -1e5
+    with pytest.raises(InputError, match="base density must be positive"):
+        gedi(base_scale=0.0)
+
+
 def test_chains_move_while_training_and_rest_in_evaluation() -> None:
     objective, encoder, views = gedi(), smooth_encoder(), views_of()
     assert objective.buffer is not None

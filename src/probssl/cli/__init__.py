@@ -8,6 +8,7 @@ from probssl.cli.app import app
 from probssl.cli import fit  # noqa: F401 - importing a module registers its commands
 from probssl.cli import compare  # noqa: F401
 from probssl.cli import using  # noqa: F401
+from probssl.cli import generating  # noqa: F401
 from probssl.cli import reproduce  # noqa: F401
 from probssl.cli import data  # noqa: F401
 

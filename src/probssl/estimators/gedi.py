@@ -21,14 +21,14 @@ from probssl.errors import InputError
 from probssl.estimators.common import conclude, in_precision, seed_of
 from probssl.objectives import GEDI
 from probssl.pairings import MaskAndNoise
+from probssl.recipe import BASE_SCALE
 from probssl.samplers import SGLD, NormalStart, ReplayBuffer
 from probssl.training import ProgressBar, TrainingPlan, fit
 
 STARTS = ("k-means", "random")
+AT_ONCE = 8192
 WARM_UP = 100
 """Steps in which the network learns the clusters that k-means found."""
-
-SAMPLED_AT_ONCE = 1024
 
 
 class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
@@ -38,7 +38,8 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
         generative · [E(x) − E(x̂)] + invariance · CE(p(y | x̃), p(y | x)) + balance · CE(p(y), mean p(y | x)),
 
-    E(x) = −log Σ_y e^{U_yᵀψ(x)}, x̃ a masked and noisy copy of a row and x̂ samples of p(x) by Langevin dynamics.
+    E(x) = −log Σ_y e^{U_yᵀψ(x)} + ‖x‖²/18, the last so that what lies far outside is unlikely, x̃ a masked and noisy
+    copy of a row and x̂ samples of p(x) by Langevin dynamics.
 
     Parameters: `n_clusters`, or with `prior="learnt"` the most there may be; `prior`, "uniform", "learnt" or a
     distribution [n_clusters]; the weights `generative`, `invariance` and `balance`; `preservation` and `noise` of the
@@ -143,7 +144,10 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """log p(x) of each row up to one constant for all, in nats over standardised features: [n]."""
-        return self._logits(self._fitted_rows(X)).logsumexp(1).numpy()
+        x = self._inputs(self._fitted_rows(X))
+        objective, encoder = in_precision(self.objective_, x.dtype), in_precision(self.encoder_, x.dtype)
+        with torch.no_grad():
+            return torch.cat([objective.log_density(encoder, part) for part in x.split(AT_ONCE)]).numpy()
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """The mean of `score_samples`: it compares rows under one model, and no two models."""
@@ -152,18 +156,8 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     def sample(self, n_samples: int = 1, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
         """Draws from p(x) [n, features] and their clusters [n], by chains of the training moved on by `steps` steps."""
         check_is_fitted(self, "encoder_")
-        if n_samples < 1:
-            raise InputError(f"the number of samples must be at least 1, not {n_samples}")
-        objective = self.objective_
-        if objective.buffer is None:
-            raise InputError("this model was fitted with generative=0 and has no density to sample")
         generator = torch.Generator().manual_seed(seed_of(self.random_state))
-        parts = []
-        for count in [SAMPLED_AT_ONCE] * (n_samples // SAMPLED_AT_ONCE) + [n_samples % SAMPLED_AT_ONCE]:
-            begun = objective.buffer.chains[torch.randint(len(objective.buffer.chains), (count,), generator=generator)]
-            density = lambda x: objective.log_density(self.encoder_, x)  # noqa: E731
-            parts.append(objective.sampler.walk(density, begun, generator, steps=steps))
-        found = torch.cat(parts)
+        found = self.objective_.generate(self.encoder_, n_samples, steps, generator)
         rows = found.numpy().astype(np.float64) * self.standardiser_.scale + self.standardiser_.mean
         return rows, self._logits(rows).argmax(1).numpy()
 
@@ -193,6 +187,7 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
             balance=self.balance,
             magnitude=self.magnitude if self.generative else 0.0,
             prior=prior,
+            base_scale=BASE_SCALE,
         )
 
     def _begin_with_k_means(self, x: Tensor, pairing: MaskAndNoise, seed: int) -> None:

@@ -25,6 +25,9 @@ from probssl.samplers import SGLD, ReplayBuffer
 PRIOR_PRICE = 2.0
 """What a learnt prior pays for each nat of entropy that it lacks."""
 
+GENERATED_AT_ONCE = 4096
+"""Chains that are moved on together where many are asked for."""
+
 FORGETTING = 0.01
 """How much of the running mean of predictions a step replaces."""
 
@@ -50,6 +53,11 @@ class GEDI(ClusteringObjective):
     [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s. Clusters need not be of one size, and c is an upper bound:
     a cluster that nothing belongs to costs a finite sum. `mean_prediction` keeps a running mean of p̄.
 
+    With `base_scale` s the density is p(x) ∝ Σ_y e^{U_yᵀψ(x)/τ} N(x; 0, s² I): E(x) gains ‖x‖²/(2s²). The paper's
+    inputs lie in a compact set, where Γ is finite. On all of R^d it is not for a network that grows along some ray,
+    and then what lies far outside seems likely; the normal factor falls faster than a ReLU network can grow. p(y | x)
+    is the same.
+
     The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
     """
 
@@ -70,10 +78,13 @@ class GEDI(ClusteringObjective):
         magnitude: float = 0.0,
         prior: Tensor | Sequence[float] | Literal["uniform", "learnt"] = "uniform",
         prior_price: float = PRIOR_PRICE,
+        base_scale: float | None = None,
         temperature: float = 1.0,
         pair: Pair = "original",
         head: Prototypes | None = None,
     ) -> None:
+        if base_scale is not None and not 0 < base_scale < math.inf:
+            raise InputError(f"the scale of the base density must be positive and finite, not {base_scale:g}")
         given = None if isinstance(prior, str) else prior
         if isinstance(prior, str) and prior not in ("uniform", "learnt"):
             raise InputError(f"the prior over clusters is 'uniform', 'learnt' or a distribution, not {prior!r}")
@@ -93,7 +104,7 @@ class GEDI(ClusteringObjective):
         super().__init__(head, pair=pair, prior=given)
         self.weights = {name: float(weight) for name, weight in weights.items() if weight}
         self.buffer = buffer if generative else None
-        self.sampler = SGLD() if sampler is None else sampler
+        self.sampler, self.base_scale = SGLD() if sampler is None else sampler, base_scale
         self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
         if self.learns_prior:
             self.register_buffer("mean_prediction", torch.full((clusters,), 1 / clusters))
@@ -107,7 +118,7 @@ class GEDI(ClusteringObjective):
         found: dict[str, Tensor] = {}
         if "generative" in self.weights:
             samples = self.draw(encoder, len(first))
-            of_data, of_samples = -logits.logsumexp(-1), -self.log_density(encoder, samples)
+            of_data, of_samples = -self._density_of(first, logits), -self.log_density(encoder, samples)
             found["generative"] = of_data.mean() - of_samples.mean()
             if "magnitude" in self.weights:
                 found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
@@ -118,6 +129,15 @@ class GEDI(ClusteringObjective):
             if self.learns_prior and self.training:
                 self._remember(log_p)
         return found
+
+    def log_density(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        """log p(x_i) + log Γ, with the base density where there is one: [n]."""
+        return self._density_of(x, self.logits(encoder, x))
+
+    def _density_of(self, x: Tensor, logits: Tensor) -> Tensor:
+        if self.base_scale is None:
+            return logits.logsumexp(-1)
+        return logits.logsumexp(-1) - x.flatten(1).square().sum(1) / (2 * self.base_scale**2)
 
     def prior_term(self, log_p: Tensor) -> Tensor:
         """The prior term of predictions log p(y | x_i) [n, c]."""
@@ -143,6 +163,20 @@ class GEDI(ClusteringObjective):
         return self.buffer.advance(
             lambda x: self.log_density(encoder, x), self.sampler, count, generator, keep=self.training
         )
+
+    def generate(self, encoder: nn.Module, count: int, steps: int, generator: torch.Generator) -> Tensor:
+        """Any number of samples: chains drawn with replacement and moved on by `steps` steps; none of it is kept."""
+        if self.buffer is None:
+            raise InputError("this model was trained without its generative term and has no density to sample")
+        if count < 1 or steps < 1:
+            raise InputError(f"samples and steps must be at least 1, not {count} and {steps}")
+        chains = self.buffer.chains
+        begun = chains[torch.randint(len(chains), (count,), generator=generator)]
+        parts = [
+            self.sampler.walk(lambda x: self.log_density(encoder, x), part, generator, steps=steps)
+            for part in begun.split(GENERATED_AT_ONCE)
+        ]
+        return torch.cat(parts)
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """Of the clustering terms alone: the generative one has no lower bound known from the data's size."""

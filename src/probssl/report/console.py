@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from probssl.metrics import METRICS
+from probssl.metrics.outliers import Detection
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
@@ -223,6 +224,18 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         console.print(f"last look  {facts}", style="dim", soft_wrap=True)
     for kind, reason in diagnosis.risks.items():
         console.print(f"left open by this loss  {kind} collapse: {escape(reason)}", style="dim", soft_wrap=True)
+
+
+def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outside: int) -> None:
+    """How well each score tells rows inside from rows outside."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, side in (("score", "left"), ("AUROC", "right"), ("95 %", "right"), ("is", "left")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for name, (meaning, part) in found.items():
+        table.add_row(name, f"{part.auroc:.3f}", f"{part.low:.3f}–{part.high:.3f}", meaning)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"{inside:,} rows inside, {outside:,} outside; 1 tells all apart, 0.5 none", style="dim")
 
 
 def show_data(sets: Sequence[DataSet], directory: Path) -> None:

@@ -1,0 +1,78 @@
+"""What is done with a run that is a density: `probssl sample`, `probssl ood`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from probssl.cli.app import Json, Quiet, RunFolder, app, command, open_run, print_json
+
+
+@app.command(epilog="Example: probssl sample runs/digits-gedi-euclidean --n 64 --out new.csv")
+@command
+def sample(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
+    n: Annotated[int, typer.Option("--n", metavar="N", help="Rows to draw.")] = 64,
+    steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the draws.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Draw new rows from a run of gedi or jem, in the columns of its data, and the cluster of each."""
+    import numpy as np
+
+    from probssl.data.writing import check_writable, write
+    from probssl.density import sample as draw
+    from probssl.report import console
+
+    check_writable(out, overwrite)
+    model = open_run(run).model
+    with console.status("sampling", quiet or as_json):
+        rows, clusters = draw(model, n, steps=steps, seed=seed)
+        write(out, np.column_stack([rows, clusters]), [*model.feature_names, "cluster"])
+    if as_json:
+        print_json({"out": str(out), "rows": len(rows), "features": rows.shape[1]})
+    elif not quiet:
+        console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} of {rows.shape[1]} features and a cluster   {out}")
+
+
+@app.command(epilog="Example: probssl ood runs/seen-gedi-euclidean --inside seen.csv --outside other.csv")
+@command
+def ood(
+    run: RunFolder,
+    outside: Annotated[str, typer.Option("--outside", metavar="DATA", help="Rows the model has not seen the like of.")],
+    inside: Annotated[
+        str | None,
+        typer.Option("--inside", metavar="DATA", help="Rows like those it was trained on (default: the run's own)"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the bootstrap.")] = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores."""
+    from probssl.data import load
+    from probssl.density import SCORES, tell_apart
+    from probssl.report import console
+
+    opened = open_run(run)
+    model = opened.model
+    with console.status("scoring", quiet or as_json):
+        sides = [
+            load(data, features=model.feature_names, seed=model.recipe.seed % 2**32).features
+            for data in (inside or opened.source.data, outside)
+        ]
+        found = tell_apart(model, sides[0], sides[1], seed=seed)
+    if as_json:
+        print_json(
+            {
+                "inside": len(sides[0]),
+                "outside": len(sides[1]),
+                "scores": {name: part.as_dict() for name, part in found.items()},
+            }
+        )
+        return
+    console.show_detection({name: (SCORES[name], part) for name, part in found.items()}, *map(len, sides))

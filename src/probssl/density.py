@@ -1,0 +1,70 @@
+"""A trained model as a density: how likely rows are, how well that tells what it has not seen, and new rows of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probssl.errors import InputError
+from probssl.metrics.outliers import Detection, detection
+from probssl.model import Model
+from probssl.objectives import GEDI, ClusteringObjective
+
+SCORES = {
+    "log density": "log p(x) up to a constant",
+    "score norm": "−‖∇ₓ log p(x)‖, standardised features",
+    "largest probability": "max over clusters of p(y | x)",
+}
+"""What rows are told apart by, each higher for what the model knows   (GEDI appendix N; Grathwohl et al., 2020)."""
+
+AT_ONCE = 4096
+
+
+def scores(model: Model, features: np.ndarray) -> dict[str, np.ndarray]:
+    """Every score of `SCORES` for rows [n, features] in the columns of the training data: [n] each."""
+    objective = _clustering(model)
+    model.encoder.eval()
+    found: dict[str, list[Tensor]] = {name: [] for name in SCORES}
+    for x in model.inputs(features).split(AT_ONCE):
+        x.requires_grad_()
+        log_density = objective.log_density(model.encoder, x)
+        (slope,) = torch.autograd.grad(log_density.sum(), x)
+        found["log density"].append(log_density.detach())
+        found["score norm"].append(-slope.flatten(1).norm(dim=1))
+        with torch.no_grad():
+            found["largest probability"].append(objective.log_probabilities(model.encoder, x).exp().amax(-1))
+    return {name: torch.cat(parts).double().numpy() for name, parts in found.items()}
+
+
+def tell_apart(model: Model, inside: np.ndarray, outside: np.ndarray, *, seed: int = 0) -> dict[str, Detection]:
+    """How well each score tells rows inside from rows outside."""
+    of_inside, of_outside = scores(model, inside), scores(model, outside)
+    return {name: detection(of_inside[name], of_outside[name], seed=seed) for name in SCORES}
+
+
+def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """New rows [count, features] in the units of the data, and their clusters [count].
+
+    Chains of the training, drawn with replacement, are moved on by `steps` steps of its own dynamics.
+    """
+    objective = _clustering(model)
+    if not isinstance(objective, GEDI):
+        raise InputError(
+            f"a model of the {model.recipe.objective} objective has no chains to sample by: train with gedi or jem"
+        )
+    model.encoder.eval()
+    x = objective.generate(model.encoder, count, steps, torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        clusters = objective.logits(model.encoder, x).argmax(-1)
+    rows = x.double().numpy() * model.standardiser.scale + model.standardiser.mean
+    return rows, clusters.numpy()
+
+
+def _clustering(model: Model) -> ClusteringObjective:
+    if not isinstance(model.objective, ClusteringObjective):
+        raise InputError(
+            f"a model of the {model.recipe.objective} objective has no density: train with gedi, or with jem for the "
+            "density alone"
+        )
+    return model.objective

@@ -1,0 +1,73 @@
+"""`probssl sample` and `probssl ood`: new rows, and rows that the model has not seen, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
+
+from probssl.cli import app
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of three blobs, and other rows beside it."""
+    base = tmp_path_factory.mktemp("gedi")
+    x, _ = make_blobs(400, n_features=3, centers=3, cluster_std=0.6, random_state=1)
+    pd.DataFrame(x, columns=["a", "b", "c"]).to_csv(base / "seen.csv", index=False)
+    other = np.random.default_rng(0).uniform(-30, 30, (200, 3))
+    pd.DataFrame(other, columns=["a", "b", "c"]).to_csv(base / "other.csv", index=False)
+    options = ["--objective", "gedi", "--clusters", 3, "--steps", 200, "--lr", 0.003, "--preservation", 0.8]
+    code, _, error = run("fit", base / "seen.csv", *options, "--generative", 1, "--out", base / "run", "--quiet")
+    assert code == 0, error
+    code, _, error = run("fit", base / "seen.csv", "--steps", 20, "--out", base / "plain", "--quiet")
+    assert code == 0, error
+    return base
+
+
+def test_new_rows_in_the_columns_of_the_data(folder: Path) -> None:
+    code, output, _ = run("sample", folder / "run", "--n", 50, "--out", folder / "new.csv", "--json")
+    assert code == 0
+    assert json.loads(output) == {"out": str(folder / "new.csv"), "rows": 50, "features": 3}
+    new = pd.read_csv(folder / "new.csv")
+    assert list(new.columns) == ["a", "b", "c", "cluster"]
+    assert set(new["cluster"]) <= {0, 1, 2}
+    assert bool(np.isfinite(new.to_numpy()).all())
+    code, output, _ = run("sample", folder / "run", "--n", 50, "--out", folder / "again.csv")
+    assert code == 0
+    assert "50 rows of 3 features and a cluster" in output
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "again.csv"), new)
+    code, _, error = run("sample", folder / "run", "--out", folder / "new.csv")
+    assert code == 2
+    assert "--overwrite" in error
+
+
+def test_rows_it_has_not_seen(folder: Path) -> None:
+    code, output, _ = run("ood", folder / "run", "--outside", folder / "other.csv", "--json")
+    assert code == 0
+    found = json.loads(output)
+    assert (found["inside"], found["outside"]) == (400, 200)
+    assert set(found["scores"]) == {"log density", "score norm", "largest probability"}
+    assert found["scores"]["log density"]["auroc"] > 0.8
+    assert all(part["low"] <= part["auroc"] <= part["high"] for part in found["scores"].values())
+    code, output, _ = run("ood", folder / "run", "--inside", folder / "seen.csv", "--outside", folder / "other.csv")
+    assert code == 0
+    assert "400 rows inside, 200 outside" in output
+
+
+def test_losses_without_a_density_say_so(folder: Path) -> None:
+    for command in (["sample", "--out", folder / "no.csv"], ["ood", "--outside", folder / "other.csv"]):
+        code, _, error = run(command[0], folder / "plain", *command[1:])
+        assert code == 2
+        assert "infonce objective has no density: train with gedi" in " ".join(error.split())
+    assert not (folder / "no.csv").exists()
