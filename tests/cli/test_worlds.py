@@ -11,7 +11,7 @@ from probssl.data import load, names
 from probssl.doctor import _remedies
 from probssl.errors import InputError
 from probssl.model import Model
-from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, Recipe
+from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, WITH_MEMORY, Recipe
 from probssl.runs import Run, begin, train
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.shell import probssl as command
@@ -133,7 +133,7 @@ def test_each_world_begins_with_what_suits_it(world, objective, energy):
     assert 0 < found.deaugmenting["trained encoder"].exact_nll < np.log(400)
 
 
-@pytest.mark.parametrize("objective", [name for name in EVERY_OBJECTIVE if name not in NEEDS_SCORE])
+@pytest.mark.parametrize("objective", [name for name in EVERY_OBJECTIVE if name not in (*NEEDS_SCORE, *WITH_MEMORY)])
 def test_every_loss_that_needs_no_score_can_be_trained(objective, scratch):
     table = load("world:normal2")
     _, fitted = train(table, Recipe.for_world("normal2", objective=objective, steps=3, hidden=(8,)), scratch / "r")

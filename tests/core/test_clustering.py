@@ -403,7 +403,7 @@ def test_k_means_of_points_that_are_all_alike_is_finite() -> None:
     "build",
     [
         pytest.param(lambda: Prototypes(0, 3), id="no dimension"),
-        pytest.param(lambda: Prototypes(2, 1), id="one cluster"),
+        pytest.param(lambda: Prototypes(2, 0), id="no cluster"),
         pytest.param(lambda: Prototypes(2, 3, temperature=0.0), id="temperature"),
         pytest.param(lambda: SwAV(2, 3, prior=[0.5, 0.5]), id="short prior"),
         pytest.param(lambda: SwAV(2, 2, prior=[1.5, -0.5]), id="negative prior"),
