@@ -26,13 +26,6 @@ GROUPS = {"style": range(DIM // 2), "content": range(DIM // 2, DIM)}
 
 COMPONENTS, HIDDEN, SLOPE = 64, (256, 256, 256), 0.2
 BATCH, RATE, CONCENTRATION_RATE = 512, 0.01, 0.3
-FIRST_CONCENTRATIONS = (2.0, 200.0)
-"""Where the learnt concentrations begin: apart, evenly in their logarithm, the same for every world.
-
-From one value for all, a code with no place for latents that vary much settles without them; content alone then tells
-positives from the rest of the batch, and nothing brings those latents back.
-"""
-
 NEIGHBOURS = 5
 SAMPLE = 5_000
 """Observations that the principal components are those of."""
@@ -87,12 +80,20 @@ def temperature(concentrations: Sequence[float]) -> float:
     return 1 / math.sqrt(min(concentrations) * max(concentrations))
 
 
+def first_concentrations(concentrations: Sequence[float]) -> Tensor:
+    """Where the learnt ones begin: from the smallest to the largest, evenly in their logarithm.
+
+    From one value for all, a code settles without the latents that vary much; the others then tell positives from the
+    rest of the batch, and nothing brings those back.
+    """
+    return torch.logspace(math.log10(min(concentrations)), math.log10(max(concentrations)), DIM)
+
+
 def objective_of(config: Config) -> InfoNCE:
     """The loss of a trial. Both contrast an original with its relative and the other originals."""
     concentrations = config["concentrations"]
     if config["loss"] == "AnInfoNCE":
-        low, high = map(math.log10, FIRST_CONCENTRATIONS)
-        return AnInfoNCE(DIM, concentration=torch.logspace(low, high, DIM))
+        return AnInfoNCE(DIM, concentration=first_concentrations(concentrations))
     chosen = temperature(concentrations) if config["loss"] == MATCHED else 1.0
     return InfoNCE(Cosine(chosen), candidates="originals", anchor="original")
 
