@@ -64,7 +64,7 @@ class MnistVAE(_OnDigits):
     name = "anisotropic/mnist-vae"
     paper = "AnInfoNCE, Figure 3 A, B"
     claim = "from digits that a VAE draws AnInfoNCE recovers all latents, and InfoNCE loses those that vary more"
-    laptop = "10 to 15 min"
+    laptop = "about 20 min"
 
     def configs(self, budget: Budget) -> list[Config]:
         shared = {"vae": VAES[budget], "neighbours": NEIGHBOURS[budget]}
@@ -119,7 +119,7 @@ class Distinct(_OnDigits):
     name = "anisotropic/distinct"
     paper = "AnInfoNCE, Figure 3 C, D"
     claim = "where all concentrations differ, AnInfoNCE recovers every latent by itself, and its concentration"
-    laptop = "10 to 15 min"
+    laptop = "about 20 min"
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
