@@ -41,6 +41,8 @@ class InfoNCE(PairObjective):
     but for `"originals"`), `"original"` (x picks its augmentation, Eq. 16), or `"symmetric"` (the mean of both).
 
     Terms: `alignment` = mean δ of positives, `log_normaliser` = mean log-sum. Optimum: δ = −log p(x̃ | x) + c(anchor).
+    As a bound of the likelihood (GEDI Lemma 1): E log p(x, y) ≥ −H(x) − n L, with y the number of the positive among
+    the candidates: instance classification, in which no parameter is about p(x).
     Collapse: a constant encoder is never the minimum when x̃ tells anything about x; dimensions may be dropped
     when augmentations are stronger than the data's variance along them (Jing et al., 2022).
     """
