@@ -84,6 +84,9 @@ class ProgressBar(Reporter):
         parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in shown]
         if "rankme" in numbers:
             parts.insert(1, f"RankMe {numbers['rankme']:.2f}")  # beside the loss, where a narrow terminal shows it
+        if "largest_cluster" in numbers:
+            shares = numbers["largest_cluster"], numbers["label_agreement"]
+            parts[2:2] = ["largest cluster {:.0%}".format(shares[0]), "labels agree {:.0%}".format(shares[1])]
         self._terms = self._text("  " + " · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
 
     def warn(self, message: str) -> None:
