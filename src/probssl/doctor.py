@@ -65,6 +65,7 @@ MEASURED = (
     "spread",
     "contrast",
     "largest_cluster",
+    "clusters_used",
     "label_agreement",
     "label_certainty",
     "invariance_term",
@@ -143,7 +144,7 @@ def examine(run: Run) -> Diagnosis:
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts, last["step"])
     loss, trouble = _standing(run)
-    notes = _clusters(facts, findings) + ([trouble] if trouble else [])
+    notes = _clusters(facts, findings, recipe) + ([trouble] if trouble else [])
     if loss is not None:
         findings += _from_loss(loss, recipe, collapsed=bool(findings))
         notes += [*_where_it_stands(loss, recipe), *_best_linear(run)]
@@ -274,14 +275,18 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.mean:.4g}" if certain else f"{estimate.mean:.4g} ± {estimate.error:.2g}"
 
 
-def _clusters(facts: dict[str, float], findings: list[Finding]) -> list[str]:
-    """The terms of a clustering beside their known minima, which say whether one of the triad occurred   (GEDI Figure 4).
-
-    Left out where a finding says it already.
-    """
+def _clusters(facts: dict[str, float], findings: list[Finding], recipe: Recipe) -> list[str]:
+    """The terms of a clustering beside their known minima, unless a finding says it already   (GEDI Figure 4)."""
     if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
         return []
-    return [f"the largest cluster has {facts['largest_cluster']:.0%}; {_of_prior(facts)}; {_of_labels(facts)}"]
+    return [f"{_in_use(facts, recipe)}; {_of_prior(facts)}; {_of_labels(facts)}"]
+
+
+def _in_use(facts: dict[str, float], recipe: Recipe) -> str:
+    return (
+        f"the largest cluster has {facts['largest_cluster']:.1%} of the inputs, {facts['clusters_used']:.3g} of "
+        f"{recipe.clusters} clusters are in use"
+    )
 
 
 def _of_prior(facts: dict[str, float]) -> str:
@@ -297,7 +302,7 @@ def _of_labels(facts: dict[str, float]) -> str:
 
 def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
     if kind == "cluster":
-        return f"the largest has {facts['largest_cluster']:.1%}, and {_of_prior(facts)}"
+        return f"{_in_use(facts, recipe)}, and {_of_prior(facts)}"
     if kind == "label":
         unsure = facts["label_certainty"] < AGREEMENT_BELOW
         why = "predictions are undecided" if unsure else "augmentations change the prediction"

@@ -14,12 +14,11 @@ from probssl.theory.bounds import infonce_bound, infonce_ceiling, positives_and_
 from probssl.theory.clustering import (
     ADMITS,
     AGREEMENT_BELOW,
-    CLUSTER_TAKES_ALL,
+    CLUSTERS_BELOW,
     CONSTANT_BELOW,
     EXCLUDED_TOGETHER,
     FAILURE_MODES,
     INVARIANCE_MINIMUM,
-    PRIOR_ABOVE,
     clustering_minimum,
     collapsed_minimum,
     diagnose_clustering,
@@ -269,7 +268,7 @@ def test_each_failure_is_named():
     assert set(diagnose_clustering(constant, constant).failures) == {"representation"}
     assert set(diagnose_clustering(one_cluster, one_cluster).failures) == {"cluster"}
     assert set(diagnose_clustering(right, right[rng.permutation(300)]).failures) == {"label"}
-    assert "cluster 0 has 99.9%" in diagnose_clustering(one_cluster, one_cluster).failures["cluster"]
+    assert "the largest has 99.9%, 1 are in use" in diagnose_clustering(one_cluster, one_cluster).failures["cluster"]
     for value in (right, constant, one_cluster):
         for mode, sentence in diagnose_clustering(value, value).failures.items():
             assert sentence.startswith(FAILURE_MODES[mode])
@@ -316,17 +315,20 @@ def test_agreement_is_cohens_kappa_of_drawn_labels():
 
 
 def test_thresholds_are_where_the_docs_say():
-    at = np.eye(2)[[0] * 95 + [1] * 5]  # 95 % in one cluster
-    assert at.mean(0)[0] == CLUSTER_TAKES_ALL
-    assert "cluster" in diagnose_clustering(at, at).failures
-    assert diagnose_clustering(at, at).prior_gap > PRIOR_ABOVE == 0.1
-    assert diagnose_clustering(at, at, [0.95, 0.05]).healthy, "its prior asks for it"
-    below = np.eye(2)[[0] * 94 + [1] * 6]
-    assert diagnose_clustering(below, below).healthy
+    for most, named in ((88, False), (89, True)):
+        p = np.eye(2)[[0] * most + [1] * (100 - most)]
+        assert ("cluster" in diagnose_clustering(p, p).failures) is named
+        assert diagnose_clustering(p, p, p.mean(0)).healthy, "its prior asks for it"
+        assert ("cluster" in diagnose_clustering(p, p, price=2.0).failures) is named
+    for used, named in ((3, True), (4, False)):
+        p = np.eye(10)[np.arange(120) % used]
+        assert ("cluster" in diagnose_clustering(p, p).failures) is named
+        assert diagnose_clustering(p, p).used == pytest.approx(used)
+    assert CLUSTERS_BELOW == 0.5
     for width, named in ((0.9 * CONSTANT_BELOW, True), (1.1 * CONSTANT_BELOW, False)):
         p = np.tile([0.5, 0.5], (10, 1)) + width * np.outer([1, -1] * 5, [1, -1])
         assert ("representation" in diagnose_clustering(p, p).failures) is named
-    assert AGREEMENT_BELOW == 0.5
+    assert AGREEMENT_BELOW == 1 / 3
 
 
 @pytest.mark.parametrize("price", [1.5, 2.0, 10.0])

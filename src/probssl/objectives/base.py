@@ -28,6 +28,7 @@ RESERVED = frozenset(
         "spread",
         "contrast",
         "largest_cluster",
+        "clusters_used",
         "label_agreement",
         "label_certainty",
         "invariance_term",
@@ -115,7 +116,7 @@ class Objective(nn.Module, abc.ABC):
     weights: dict[str, float]
 
     admits: ClassVar[dict[str, str]] = {}
-    """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`, `cluster`, `label`."""
+    """Collapses that this loss does not rule out, with reasons: `representation`, `dimension`, `cluster`, `label`."""
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
     """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""

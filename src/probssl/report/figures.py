@@ -81,7 +81,7 @@ def colours(labels: np.ndarray) -> list[str]:
 def loss_curves(
     history: Sequence[dict[str, Any]], terms: Sequence[str], minima: Mapping[str, float] | None = None
 ) -> Figure:
-    """One small panel for the loss and one for each term, with a dotted line at the least it can be where that is known."""
+    """One small panel for the loss and one for each term, with a dotted line at the least it can be, where given."""
     names = ["loss", *[term for term in terms if len(terms) > 1]]
     columns = min(len(names), 4)
     figure, axes = new_figure(2.6 * columns, 2.0 * -(-len(names) // columns), columns, -(-len(names) // columns))

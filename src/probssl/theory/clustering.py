@@ -23,7 +23,7 @@ from probssl.theory._inputs import Array, finite_array, not_negative, probabilit
 
 FAILURE_MODES: dict[str, str] = {
     "representation": "representation collapse: every input gets the same representation",
-    "cluster": "cluster collapse: one cluster takes every input",
+    "cluster": "cluster collapse: one cluster takes every input, or few of many do",
     "label": "label inconsistency: the cluster of an input says little about that of its augmentation",
 }
 """The triad of GEDI Definitions 8-10, in plain words."""
@@ -57,14 +57,13 @@ INVARIANCE_MINIMUM = 0.0
 CONSTANT_BELOW = 0.01
 """Predictions are constant if they lie, on average, within this total variation of their mean."""
 
-CLUSTER_TAKES_ALL = 0.95
-"""A cluster takes every input if its mean probability is at least this and its prior does not ask for it."""
+CLUSTERS_BELOW = 0.5
+"""Clusters have collapsed if the mean prediction has less than this share of the prior's entropy: 0.89 of the inputs in
+one of two clusters of equal prior, three of ten clusters in use. A learnt prior asks for two clusters."""
 
-PRIOR_ABOVE = 0.1
-"""Nats above its minimum from which the prior term says that the mean prediction is not the prior."""
-
-AGREEMENT_BELOW = 0.5
-"""Labels are inconsistent if those drawn for inputs and for augmentations agree less than half way beyond chance."""
+AGREEMENT_BELOW = 1 / 3
+"""Labels are inconsistent if those drawn for inputs and for augmentations agree less than a third of the way beyond
+chance."""
 
 _WEIGHTS = (1e-100, 1e100)  # the least and the most a term may weigh, so that nothing overflows
 
@@ -209,8 +208,9 @@ class ClusteringDiagnosis:
     prior: float
     prior_minimum: float
     spread: float  # mean total variation between a prediction and the mean prediction
-    cluster: int  # the largest cluster
-    largest_share: float  # its mean probability
+    largest_share: float  # mean probability of the largest cluster
+    used: float  # e to the entropy of the mean prediction: how many clusters of one size would have it
+    wanted: float  # the same of the prior; 2 where it is learnt
     agreement: float  # 1: an augmentation has the label of its input, 0: any label
     certainty: float  # the same of two labels drawn for one input: low if predictions are undecided
 
@@ -220,9 +220,9 @@ class ClusteringDiagnosis:
         return self.prior - self.prior_minimum
 
     @property
-    def one_cluster(self) -> bool:
-        """Whether one cluster takes every input, which the prior does not ask for."""
-        return self.largest_share >= CLUSTER_TAKES_ALL and self.prior_gap > PRIOR_ABOVE
+    def few_clusters(self) -> bool:
+        """Whether one cluster takes every input, or few of many do, which the prior does not ask for."""
+        return math.log(self.used) < CLUSTERS_BELOW * math.log(self.wanted)
 
     @property
     def constant(self) -> bool:
@@ -231,14 +231,15 @@ class ClusteringDiagnosis:
 
     @property
     def inconsistent(self) -> bool:
-        """Whether labels say little about those of augmentations; where one cluster takes all there is nothing to say."""
-        return self.agreement < AGREEMENT_BELOW and not self.one_cluster
+        """Whether labels say little about those of augmentations, though clusters have not collapsed."""
+        return self.agreement < AGREEMENT_BELOW and not self.few_clusters
 
     @property
     def failures(self) -> dict[str, str]:
         """Those of the triad that occurred, each with a sentence."""
-        if self.one_cluster:
-            return {"cluster": f"{FAILURE_MODES['cluster']} (cluster {self.cluster} has {self.largest_share:.1%})"}
+        if self.few_clusters:
+            shown = f"the largest has {self.largest_share:.1%}, {self.used:.2g} are in use"
+            return {"cluster": f"{FAILURE_MODES['cluster']} ({shown})"}
         if self.constant:
             shown = f"predictions differ by {self.spread:.1%} from their mean"
             return {"representation": f"{FAILURE_MODES['representation']} ({shown})"}
@@ -261,9 +262,9 @@ def diagnose_clustering(
 ) -> ClusteringDiagnosis:
     """Which of the failure modes occurred, from p(y | x_i) and p(y | x'_i), arrays of probabilities [n, c], n ≥ 2.
 
-    - cluster: the largest mean probability is at least `CLUSTER_TAKES_ALL`, and the prior term above its minimum.
-    - representation: predictions are constant, `spread` ≤ `CONSTANT_BELOW`. Cluster collapse makes them constant too,
-      whatever the representation, and is then the only one named.
+    - cluster: the entropy of the mean prediction is less than `CLUSTERS_BELOW` of the prior's.
+    - representation: predictions are constant, `spread` ≤ `CONSTANT_BELOW`. One cluster that takes every input makes
+      them constant too, whatever the representation, and is then the only failure named.
     - label: `agreement` < `AGREEMENT_BELOW`. Draw a label from p(y | x_i) and one from p(y | x'_i): they are the same
       with probability a = mean_i Σ_y p_iy p'_iy, and those of two inputs i ≠ j with a₀. The agreement is
       (a − a₀) / (1 − a₀), Cohen's κ of drawn labels: 1 iff predictions are sure and unchanged by augmentations, which
@@ -279,18 +280,19 @@ def diagnose_clustering(
     if prior is not None and price is not None:
         raise InputError("a prior is given or learnt at a price, not both.")
     mean = p.mean(axis=0)
-    largest = int(np.argmax(mean))
     if price is None:
-        of_prior = _cross_entropy(_prior(prior, c), mean), prior_minimum(c if prior is None else prior)
+        term, minimum = _cross_entropy(_prior(prior, c), mean), prior_minimum(c if prior is None else prior)
+        wanted = math.exp(minimum)
     else:
-        of_prior = learnt_prior_term(p, price), learnt_prior_minimum(c, price)
+        term, minimum, wanted = learnt_prior_term(p, price), learnt_prior_minimum(c, price), 2.0
     return ClusteringDiagnosis(
         invariance=_cross_entropy(q, p) / n,
-        prior=of_prior[0],
-        prior_minimum=of_prior[1],
+        prior=term,
+        prior_minimum=minimum,
         spread=float(np.abs(p - mean).sum(axis=1).mean() / 2),
-        cluster=largest,
-        largest_share=float(mean[largest]),
+        largest_share=float(mean.max()),
+        used=math.exp(_cross_entropy(mean, mean)),
+        wanted=wanted,
         agreement=_agreement(p, q),
         certainty=_agreement(p, p),
     )

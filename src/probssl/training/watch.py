@@ -78,6 +78,7 @@ class Look:
         if self.clusters is not None:
             found |= {
                 "largest_cluster": self.clusters.largest_share,
+                "clusters_used": self.clusters.used,
                 "label_agreement": self.clusters.agreement,
                 "label_certainty": self.clusters.certainty,
                 "invariance_term": self.clusters.invariance,
@@ -202,7 +203,7 @@ class CollapseWatch:
         assert self.objective is not None
         clusters = look_at_clusters(self.objective, embeddings, relatives)
         collapsed = list(seen.collapsed)
-        if clusters.one_cluster:
+        if clusters.few_clusters:
             collapsed.append("cluster")
         if clusters.inconsistent and step >= self.settled and "representation" not in seen.collapsed:
             collapsed.append("label")
