@@ -156,14 +156,14 @@ def _plane(run: Run) -> list[str]:
     told = "Points are rows in the colours of their clusters."
     if found.samples is not None:
         told += f" Beside it the density of the model, and {len(found.samples):,} samples of it."
-    return [html.section("Clusters and density", figures.png(found.figure(features)), told)]
+    title = "Clusters" if found.log_density is None else "Clusters and density"
+    return [html.section(title, figures.png(found.figure(features)), told)]
 
 
 def _minima(row: dict[str, Any]) -> dict[str, float]:
-    """The least values that terms of a clustering loss can have."""
-    if row.get("prior_minimum") is None:
-        return {}
-    return {"invariance": INVARIANCE_MINIMUM, "prior": row["prior_minimum"]}
+    """The least values that the terms of a clustering loss can have, where they are known."""
+    known = {"invariance": INVARIANCE_MINIMUM, "prior": row.get("prior_minimum")}
+    return {name: least for name, least in known.items() if name in row and least is not None}
 
 
 def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
