@@ -312,7 +312,7 @@ def _agreement(p: Array, q: Array) -> float:
     n = len(p)
     together = float((p * q).sum())
     by_chance = (float(p.sum(axis=0) @ q.sum(axis=0)) - together) / (n * (n - 1))
-    return (together / n - by_chance) / (1 - by_chance) if 1 - by_chance > 1e-12 else 1.0
+    return (together / n - by_chance) / (1 - by_chance) if 1 - by_chance > 1e-6 else 1.0
 
 
 def _two(predictions: ArrayLike, augmented_predictions: ArrayLike) -> tuple[Array, Array]:
