@@ -35,8 +35,8 @@ PLANE: dict[str, Any] = {
     "generative": 1.0,
     "hidden": (100, 100),
     "lr": 0.005,
-    "steps": 800,
-    "sgld_steps": 1,
+    "sgld_steps": 4,
+    "sgld_step_size": 0.004,  # steps that stay within an arm of a moon
 }
 """What GEDI takes for two features: clusters that follow the density, which k-means and masks know nothing of."""
 

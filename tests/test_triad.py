@@ -134,13 +134,24 @@ def test_numbers_are_those_of_the_loss_and_finite_where_a_cluster_is_empty() -> 
         with torch.no_grad():
             objective.head.weight.copy_(torch.eye(3))
             log_p = objective.head(x).double().log_softmax(-1)
-            found = look_at_clusters(objective, x, x)
+        found = look_at_clusters(objective, x, x)
+        assert found is not None
         assert found.prior == pytest.approx(objective.prior_term(log_p).item(), rel=1e-5)
         least = objective.optimum(300, 3)
         assert least is not None
         assert found.prior_minimum == pytest.approx(least / objective.weights["prior"], rel=1e-5)
         assert not found.few_clusters
         assert found.agreement == pytest.approx(1)
+
+
+def test_logits_that_overflow_are_no_look() -> None:
+    objective = GEDI(3, 3, **gedi_weights("no gen"))
+    x = torch.full((10, 3), 3e38)
+    with torch.no_grad():
+        objective.head.weight.fill_(2.0)
+    assert look_at_clusters(objective, x, x) is None
+    watch = CollapseWatch(x, objective.energy, objective, x)
+    assert watch.judge(torch.eye(10)[:, :3], x, 1, x)[0].clusters is None
 
 
 def test_alone_and_in_a_stack_the_same_is_seen() -> None:

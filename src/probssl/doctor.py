@@ -301,6 +301,8 @@ def _of_labels(facts: dict[str, float]) -> str:
 
 
 def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
+    if kind in ("cluster", "label") and "prior_term" not in facts:
+        return "as far as predictions were finite"
     if kind == "cluster":
         return f"{_in_use(facts, recipe)}, and {_of_prior(facts)}"
     if kind == "label":

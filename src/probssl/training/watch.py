@@ -123,12 +123,17 @@ def look(representations: Tensor, energy: Energy, embeddings: Tensor | None = No
     )
 
 
-def look_at_clusters(objective: ClusteringObjective, embeddings: Tensor, relatives: Tensor) -> ClusteringDiagnosis:
-    """What the predictions of the sample and of one relative of each point say, from embeddings [n, m] of both."""
-    predictions, of_relatives = (
-        objective.head(side).double().softmax(-1).clamp_min(LEAST_PROBABILITY).cpu().numpy()
-        for side in (embeddings, relatives)
-    )
+def look_at_clusters(
+    objective: ClusteringObjective, embeddings: Tensor, relatives: Tensor
+) -> ClusteringDiagnosis | None:
+    """What the predictions of the sample and of one relative of each point say, from embeddings [n, m] of both.
+
+    None where logits are not finite.
+    """
+    logits = [objective.head(side).detach().double().cpu() for side in (embeddings, relatives)]
+    if not all(bool(side.isfinite().all()) for side in logits):
+        return None
+    predictions, of_relatives = (side.softmax(-1).clamp_min(LEAST_PROBABILITY).numpy() for side in logits)
     if isinstance(objective, GEDI) and objective.learns_prior:
         return diagnose_clustering(predictions, of_relatives, price=objective.prior_price)
     prior = objective.prior.detach().double()
@@ -177,7 +182,7 @@ class CollapseWatch:
     ) -> tuple[Look, list[tuple[str, str]]]:
         """`inspect` where the representations of the sample, and embeddings of its relatives, are at hand."""
         seen = look(representations, self.energy, embeddings)
-        if seen.finite and self.objective is not None and relatives is not None and bool(relatives.isfinite().all()):
+        if seen.finite and self.objective is not None and relatives is not None:
             seen = self._with_clusters(seen, representations if embeddings is None else embeddings, relatives, step)
         if not seen.finite:
             return seen, []
@@ -202,6 +207,8 @@ class CollapseWatch:
         """A look that also saw clusters. Those of a constant representation are as undecided as it is."""
         assert self.objective is not None
         clusters = look_at_clusters(self.objective, embeddings, relatives)
+        if clusters is None:
+            return seen
         collapsed = list(seen.collapsed)
         if clusters.few_clusters:
             collapsed.append("cluster")
