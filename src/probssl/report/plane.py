@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Extent = tuple[float, float, float, float]  # left, right, bottom and top
+
 POINTS = 200
 """Points of the grid along each axis."""
 
@@ -85,7 +87,7 @@ class Plane:
             axis.set_ylim(extent[2:])
         return figure
 
-    def _clusters(self, axis: Axes, grid: np.ndarray, extent: tuple[float, ...], rows: np.ndarray) -> None:
+    def _clusters(self, axis: Axes, grid: np.ndarray, extent: Extent, rows: np.ndarray) -> None:
         """Regions in the colours of their clusters, the paler the less sure, and rows in the colours of theirs."""
         from matplotlib.colors import to_rgba_array
 
@@ -94,10 +96,10 @@ class Plane:
         least = 1 / p.shape[1]
         image[:, 3] = 0.45 * (p.max(1) - least) / (1 - least) if p.shape[1] > 1 else 0.45
         axis.imshow(image.reshape(POINTS, POINTS, 4), extent=extent, origin="lower", aspect="auto")
-        axis.scatter(*rows.T, c=figures.colours(self.probabilities(rows).argmax(1)), s=7, linewidths=0)
+        axis.scatter(rows[:, 0], rows[:, 1], c=figures.colours(self.probabilities(rows).argmax(1)), s=7, linewidths=0)
         axis.set_title("clusters: paler where less sure", fontsize=9, color=figures.INK, loc="left")
 
-    def _density(self, axis: Axes, grid: np.ndarray, extent: tuple[float, ...]) -> None:
+    def _density(self, axis: Axes, grid: np.ndarray, extent: Extent) -> None:
         """log p(x) less its largest value, and samples of p(x)."""
         assert self.log_density is not None
         values = self.log_density(grid)
@@ -107,5 +109,5 @@ class Plane:
         bar.ax.tick_params(labelsize=7, colors=figures.MUTED)
         bar.outline.set_visible(False)
         if self.samples is not None:
-            axis.scatter(*self.samples.T, color=figures.PALETTE[1], s=5, linewidths=0, alpha=0.8)
+            axis.scatter(self.samples[:, 0], self.samples[:, 1], color=figures.PALETTE[1], s=5, linewidths=0, alpha=0.8)
         axis.set_title("log p(x) below its maximum, in nats; samples", fontsize=9, color=figures.INK, loc="left")
