@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, RunFolder, app, command, open_run, print_json
+from probssl.cli.app import Json, Quiet, RunFolder, app, command, load_for, open_run, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from probssl.data import ImageSet, Table
 
 
 @app.command(epilog="Example: probssl sample runs/digits-gedi-euclidean --n 64 --out new.csv")
@@ -53,18 +58,18 @@ def ood(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores."""
-    from probssl.data import load
+    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores.
+
+    Of sets of images the test halves are told apart, where there are such.
+    """
     from probssl.density import SCORES, tell_apart
     from probssl.report import console
 
     opened = open_run(run)
     model = opened.model
+    own = opened.source.data
+    sides = [_rows(load_for(model, data, None, quiet or as_json)) for data in (inside or own, outside)]
     with console.status("scoring", quiet or as_json):
-        sides = [
-            load(data, features=model.feature_names, seed=model.recipe.seed % 2**32).features
-            for data in (inside or opened.source.data, outside)
-        ]
         found = tell_apart(model, sides[0], sides[1], seed=seed)
     if as_json:
         print_json(
@@ -76,3 +81,12 @@ def ood(
         )
         return
     console.show_detection({name: (SCORES[name], part) for name, part in found.items()}, *map(len, sides))
+
+
+def _rows(data: Table | ImageSet) -> np.ndarray:
+    """The rows of a table, or the images that nothing was trained on."""
+    from probssl.data import Table
+
+    if isinstance(data, Table):
+        return data.features
+    return data.part("test" if len(data.test) else "all")[0]

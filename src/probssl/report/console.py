@@ -140,7 +140,8 @@ def show_comparison(comparison: Comparison) -> None:
         cells = [format_value(values, metric.name, " ± " if roomy else "±") for values in comparison.rows.values()]
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
     console.print(table)
-    console.print("↑ higher is better, ↓ lower; ± standard deviation over splits", style="dim", highlight=False)
+    told = "± standard deviation over splits" if comparison.judged is None else comparison.judged
+    console.print(f"↑ higher is better, ↓ lower; {told}", style="dim", highlight=False)
     if comparison.deaugmenting:
         show_deaugmenting(comparison)
 

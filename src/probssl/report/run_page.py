@@ -105,11 +105,12 @@ def _deaugmenting(comparison: Comparison) -> str:
 def _metrics(run: Run) -> str:
     assert run.comparison is not None
     codes = run.comparison.rows
-    seen = (
-        "The encoder was trained on these rows without their labels."
-        if run.recipe.world is None
-        else "These rows are drawn afresh from the world: the encoder has seen others, and no latents."
-    )
+    splits = "± is the standard deviation over splits."
+    seen = f"{splits} The encoder was trained on these rows without their labels."
+    if run.recipe.world is not None:
+        seen = f"{splits} These rows are drawn afresh from the world: the encoder has seen others, and no latents."
+    if run.comparison.judged is not None:
+        seen = f"{run.comparison.judged}. The encoder saw no labels."
     shown = [metric for metric in METRICS if any(metric.name in values for values in codes.values())]
     body = [
         [
@@ -126,7 +127,7 @@ def _metrics(run: Run) -> str:
         "What the representation is worth",
         html.table(["", *codes], body, strong_column=len(codes))
         + f"<details><summary>How each number was computed</summary>{protocols}</details>",
-        f"↑ higher is better, ↓ lower; ± is the standard deviation over splits. {seen}",
+        f"↑ higher is better, ↓ lower; {seen}",
     )
 
 
