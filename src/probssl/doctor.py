@@ -259,6 +259,7 @@ def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
         "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,
         "--preservation": recipe.world is not None or recipe.images is not None,
+        "columns": recipe.images is not None,
     }
     return tuple(
         remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())

@@ -26,6 +26,7 @@ from probssl.encoders import encode
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
 from probssl.evaluation import Comparison, evaluate, judged_rows
 from probssl.model import Data, Model
+from probssl.pictures import pictures
 from probssl.recipe import Recipe
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train_encoder
@@ -178,7 +179,7 @@ def _train(
     if resume:
         _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
     else:
-        for name in ("model.safetensors", "metrics.json", "projection.npz", "report.html"):
+        for name in ("model.safetensors", "metrics.json", "projection.npz", "pictures.npz", "report.html"):
             (folder / name).unlink(missing_ok=True)
         write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
         write_text(folder / "recipe.toml", recipe.to_toml())
@@ -275,6 +276,10 @@ def assess(
     z = encode(model.encoder, observed.take(rows).x).numpy()
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(observed.classes, dtype=str))
+    if model.recipe.images is not None:
+        announce("drawing images")
+        with atomic_path(folder / "pictures.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **pictures(model, observed, model.recipe.seed))  # type: ignore[arg-type]
     return comparison
 
 

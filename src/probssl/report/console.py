@@ -44,18 +44,19 @@ def status(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on standard error that appears when bytes begin to arrive."""
-    if quiet:
+    """A bar on standard error that appears when bytes begin to arrive, of a download or of a folder; in a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_interactive:
         yield lambda done, total: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     bar = Progress(
-        TextColumn(f"downloading {escape(name)}"),
+        TextColumn(f"reading {escape(Path(name).name)}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
     task = bar.add_task("download", total=None)

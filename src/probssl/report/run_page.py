@@ -13,7 +13,7 @@ from probssl.doctor import examine
 from probssl.errors import InputError
 from probssl.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
-from probssl.report import figures, interactive
+from probssl.report import figures, interactive, tiles
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
@@ -57,6 +57,7 @@ def render(run: Run) -> str:
         except (ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{stored} is damaged: remove it, or train again") from error
         sections.append(_projection(z, labels, classes, numbers))
+    sections += _pictures(run)
     if len(rows) > 1:
         curves = figures.loss_curves(rows, term_names(rows[-1]))
         sections.append(html.section("Loss and its terms", figures.svg(curves)))
@@ -138,6 +139,35 @@ def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: 
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
     coloured = "coloured by label" if classes else "no labels given"
     return html.section("The representation", body, f"{len(points):,} rows, {how}, {coloured}.")
+
+
+SHEETS = {
+    "augmented": (
+        "Images and their augmentations",
+        "The first row is data; below each image, what the training pairs it with.",
+    ),
+    "neighbours": (
+        "Nearest neighbours",
+        "The first of each row is an image; then those nearest to it in the representation, nearest first.",
+    ),
+    "samples": ("Samples", "Chains of the density as training left them, the oldest, sorted by their clusters."),
+}
+
+
+def _pictures(run: Run) -> list[str]:
+    """Sheets of images, which a run of images has."""
+    stored = run.folder / "pictures.npz"
+    if not stored.is_file():
+        return []
+    try:
+        with np.load(stored) as sheets:
+            return [
+                html.section(title, tiles.shown(sheets[name]), note)
+                for name, (title, note) in SHEETS.items()
+                if name in sheets
+            ]
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{stored} is damaged: remove it, or train again") from error
 
 
 def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
