@@ -221,7 +221,7 @@ def _best_linear(run: Run) -> list[str]:
     if not (recipe.objective.endswith("fisher") and siamese and len(run.model.feature_names) <= LINEAR_FEATURES):
         return []
     try:
-        x = run.model.observe(run.data()).x
+        x = run.model.inputs(run.table().features)
         chance = torch.Generator().manual_seed(recipe.seed)
         x = x.repeat(-(-LINEAR_PAIRS // len(x)), 1)  # as many augmentations as it takes not to fit their noise
         x = x[torch.randperm(len(x), generator=chance)[:LINEAR_PAIRS]].double()

@@ -109,6 +109,13 @@ class Run:
         """What it was trained on, read again."""
         return self.model.read(self.source.data, label=self.source.label)
 
+    def table(self) -> Table:
+        """The rows of the table it was trained on."""
+        data = self.data()
+        if not isinstance(data, Table):
+            raise InputError(f"{self.source.data} is a set of images and not a table")
+        return data
+
     @property
     def finished(self) -> bool:
         """Whether training came to its end."""

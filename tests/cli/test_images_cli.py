@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import probssl
 from probssl.data import ImageSet, load_images
+from probssl.recipe import Recipe
 from probssl.runs import Run
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.test_fit import FILES
@@ -201,6 +202,13 @@ def test_what_tables_have_no_use_for_is_refused(scratch):
         assert "images" in said
         assert "table" in said
     assert not list(scratch.iterdir())
+
+
+def test_help_tells_the_defaults_of_images():
+    shown = " ".join(succeed("fit", "--help").stdout.split())
+    recipe = Recipe.for_images("x")
+    told = f"the {recipe.energy} energy at temperature {recipe.temperature}, {recipe.steps} steps and a learning rate"
+    assert f"{told} of {recipe.lr}" in shown
 
 
 def test_tables_and_images_are_not_mixed_up(room, scratch):

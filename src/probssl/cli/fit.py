@@ -112,7 +112,8 @@ def fit(
     """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report.
 
     A world makes its own pairs and knows its latents: probssl fit world:sphere10 shows how well they were found.
-    Images (probssl fit mnist, or a folder) get a convolutional network and augmentations of their own.
+    Images (probssl fit mnist, or a folder) get a convolutional network and augmentations of their own, and unless told
+    otherwise the cosine energy at temperature 0.2, 1000 steps and a learning rate of 0.003.
     """
     options = {
         name: value

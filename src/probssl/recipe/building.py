@@ -19,6 +19,7 @@ from probssl.recipe.names import (
     CHAINS,
     CHAINS_RENEWED,
     CLUSTERS,
+    IMAGE_LANGEVIN_CLIP,
     IMAGE_LANGEVIN_NOISE,
     IMAGE_LANGEVIN_STEP,
     LANGEVIN_STEP,
@@ -146,7 +147,13 @@ def _gedi(sized: Recipe, features: int, generative: float, invariance: float, ba
     start: Start
     if sized.shape is not None:
         start = UniformStart(torch.zeros(sized.shape), torch.ones(sized.shape))
-        sampler = SGLD(sized.sgld_steps, IMAGE_LANGEVIN_STEP, noise=IMAGE_LANGEVIN_NOISE, box=Box(0.0, 1.0))
+        sampler = SGLD(
+            sized.sgld_steps,
+            IMAGE_LANGEVIN_STEP,
+            noise=IMAGE_LANGEVIN_NOISE,
+            clip=IMAGE_LANGEVIN_CLIP,
+            box=Box(0.0, 1.0),
+        )
     else:
         start = NormalStart(torch.zeros(features), torch.ones(features))
         sampler = SGLD(steps=sized.sgld_steps, step_size=LANGEVIN_STEP)

@@ -16,6 +16,7 @@ from probssl.recipe import checks, files
 from probssl.recipe.names import (
     ASYMMETRIES,
     AUGMENTATIONS,
+    CLUSTERING_OBJECTIVES,
     CLUSTERS,
     CONCENTRATION_RATE,
     ENERGIES,
@@ -24,6 +25,7 @@ from probssl.recipe.names import (
     IMAGE_DEFAULTS,
     IMAGE_DENSITY_DEFAULTS,
     IMAGE_DIM,
+    IMAGE_TEMPERATURE,
     NETWORK_HIDDEN,
     NETWORK_WIDTHS,
     NETWORKS,
@@ -158,7 +160,11 @@ class Recipe:
     @classmethod
     def for_images(cls, name: str, **options: Any) -> Recipe:
         """What suits a set of images (see `IMAGE_DEFAULTS`), with the options that are not None put in place."""
-        suited = {**IMAGE_DEFAULTS, **(IMAGE_DENSITY_DEFAULTS if options.get("objective") in WITH_CHAINS else {})}
+        suited, objective = dict(IMAGE_DEFAULTS), options.get("objective")
+        if objective in WITH_CHAINS:
+            suited |= IMAGE_DENSITY_DEFAULTS
+        if objective not in CLUSTERING_OBJECTIVES:
+            suited["temperature"] = IMAGE_TEMPERATURE
         return cls(images=name, **suited).with_options(**options)
 
     def on(self, *, world: str | None = None, images: str | None = None) -> Recipe:
