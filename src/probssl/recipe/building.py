@@ -167,4 +167,6 @@ def _gedi(sized: Recipe, features: int, generative: float, invariance: float, ba
         balance=balance,
         magnitude=MAGNITUDE if generative else 0.0,
         base_scale=BASE_SCALE if sized.shape is None else None,
+        pair="original" if sized.shape is None or not invariance + balance else "augmented",
+        density_of="data",
     )
