@@ -17,7 +17,7 @@ COLUMNS = 12
 DRAWS = 4
 """Augmentations of each that are shown."""
 
-QUERIES, NEAREST = 8, 11
+QUERIES, NEAREST = 8, 10
 """Images whose neighbours are shown, and how many."""
 
 SAMPLES = 5 * COLUMNS
@@ -27,7 +27,8 @@ def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, n
     """Sheets of images [rows, columns, channels, height, width] by name, those of `observed` chosen by the seed.
 
     - `augmented`: images in the first row, and below each some of its augmentations.
-    - `neighbours`: an image at the head of each row, then those nearest to it in the representation, nearest first.
+    - `neighbours`: an image at the head of each row, a gap, and those nearest to it in the representation, the nearest
+      first.
     - `samples`: chains of a density as training left them, sorted by their clusters.
     """
     chance = torch.Generator().manual_seed(seed)
@@ -39,7 +40,8 @@ def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, n
     queries, count = order[-QUERIES:], min(NEAREST, len(z) - 1)
     apart = torch.cdist(z[queries], z)
     apart[torch.arange(len(queries)), queries] = -1.0  # itself comes first, whoever else is as near
-    found["neighbours"] = as_floats(observed.x[apart.topk(count + 1, largest=False).indices])
+    rows = as_floats(observed.x[apart.topk(count + 1, largest=False).indices])  # [queries, 1 + nearest, ...]
+    found["neighbours"] = torch.cat([rows[:, :1], torch.ones_like(rows[:, :1]), rows[:, 1:]], 1)
     if isinstance(model.objective, GEDI) and model.objective.buffer is not None:
         found["samples"] = _samples(model, model.objective)
     return {name: as_bytes(sheet) for name, sheet in found.items()}

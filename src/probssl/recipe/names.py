@@ -154,7 +154,7 @@ IMAGE_DEFAULTS: dict[str, Any] = {"energy": "cosine", "steps": 1000, "lr": 0.003
 IMAGE_TEMPERATURE = 0.2
 """Of the cosine energy between images; predictions of clusters keep the usual one."""
 
-IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "sgld_steps": 10, "lr": 0.001}
+IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
 
 IMAGE_LANGEVIN_STEP, IMAGE_LANGEVIN_NOISE, IMAGE_LANGEVIN_CLIP = 10.0, 0.005, 0.01

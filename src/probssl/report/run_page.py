@@ -148,7 +148,7 @@ SHEETS = {
     ),
     "neighbours": (
         "Nearest neighbours",
-        "The first of each row is an image; then those nearest to it in the representation, nearest first.",
+        "On the left an image; on its right those nearest to it in the representation, the nearest first.",
     ),
     "samples": ("Samples", "Chains of the density as training left them, the oldest, sorted by their clusters."),
 }
