@@ -31,6 +31,7 @@ from probssl.recipe import (
     CLUSTERING_OBJECTIVES,
     ENERGIES,
     EVERY_OBJECTIVE,
+    OF_IMAGES,
     WITH_CLUSTERS,
     WITH_MEMORY,
     Recipe,
@@ -77,7 +78,7 @@ def test_parameters_and_defaults_are_those_of_the_recipe():
     mine = {name: p.default for name, p in inspect.signature(SiameseEncoder).parameters.items()}
     for own in ("standardise", "random_state", "verbose"):
         del mine[own]
-    without = ("seed", "world")  # an estimator is given its data
+    without = ("seed", "world", *OF_IMAGES, "images", "shape")  # an estimator is given its data, a table
     recipe = {field.name: field.default for field in dataclasses.fields(Recipe) if field.name not in without}
     assert mine == recipe
     assert list(mine) == list(recipe)

@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 from probssl import objectives
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
-from probssl.pairings import MaskAndNoise
+from probssl.pairings import IMAGE_PRESETS, MaskAndNoise
 from probssl.recipe import (
+    AUGMENTATIONS,
     CLUSTERING_OBJECTIVES,
     ENERGIES,
     ENERGY_OF,
     EVERY_OBJECTIVE,
+    NEEDS_SCORE,
+    NETWORKS,
     OBJECTIVES,
+    OF_IMAGES,
     SYMMETRIC_ONLY,
     WITH_CLUSTERS,
     WITH_MEMORY,
@@ -76,6 +80,7 @@ def test_toml_explains_every_line() -> None:
     elsewhere = {
         "world": Recipe.for_world("sphere4").to_toml(),
         "clusters": Recipe(objective="swav", clusters=4).to_toml(),
+        **dict.fromkeys((*OF_IMAGES, "images", "shape"), Recipe.for_images("mnist").for_shape((1, 28, 28)).to_toml()),
     }
     for entry in dataclasses.fields(Recipe):
         where = elsewhere.get(entry.name, text)
@@ -333,3 +338,67 @@ def test_the_seed_decides_the_initial_weights_whatever_the_objective() -> None:
     one, other = (Recipe(seed=1, objective="snl").build_objective(6) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# Images
+
+
+def test_recipes_for_images_go_there_and_back_and_fill_in_what_depends_on_the_shape() -> None:
+    grey = Recipe.for_images("mnist").for_shape((1, 28, 28))
+    assert (grey.network, grey.width, grey.dim, grey.augmentation) == ("conv", 16, 64, "gedi-mnist")
+    assert Recipe.for_images("photographs").for_shape((3, 40, 30)).augmentation == "simclr-cifar"
+    assert Recipe.for_images("svhn").for_shape((3, 32, 32)).augmentation == "gedi-svhn"
+    for recipe in (grey, Recipe.for_images("x", network="mlp", dim=3).for_shape((3, 8, 6)), Recipe(network="resnet8")):
+        assert read(recipe.to_toml()) == recipe
+        assert Recipe.from_dict(recipe.as_dict()) == recipe
+    assert not {"noise", "preservation"} & set(grey.as_dict())
+    assert grey.for_shape((1, 28, 28)) == grey
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 21, 50), (1, 6, 5)])
+def test_networks_of_images_of_any_size(network: str, shape: tuple[int, int, int]) -> None:
+    recipe = Recipe.for_images("x", network=network, dim=5).for_shape(shape)
+    assert recipe.build_encoder(math.prod(shape))(torch.zeros(2, *shape)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("objective", [name for name in EVERY_OBJECTIVE if name not in NEEDS_SCORE])
+def test_every_objective_but_those_on_scores_trains_on_images(objective: str) -> None:
+    recipe = Recipe.for_images("x", objective=objective, dim=4, batch_size=8, sgld_steps=1).for_shape((1, 8, 8))
+    rows = 40
+    encoder, made = recipe.build_encoder(64), recipe.build_objective(64, rows)
+    x = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    views = recipe.build_pairing()(x, made.needs, torch.Generator().manual_seed(0))
+    views.index = torch.arange(8)
+    assert math.isfinite(made(encoder, views).check_finite())
+    if isinstance(made, objectives.GEDI):
+        assert made.buffer is not None
+        assert 0 <= made.buffer.chains.min() < made.buffer.chains.max() <= 1
+
+
+def test_the_names_of_augmentations_are_those_there_are() -> None:
+    assert set(AUGMENTATIONS) == set(IMAGE_PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Recipe.for_images("x", objective="fisher"), ("fisher", "score", "images")),
+        (lambda: Recipe.for_images("x", noise=0.3), ("noise", "x is a set of images", "augmentation")),
+        (lambda: Recipe.for_images("x", noise=0.25), ("noise", "set of images")),
+        (lambda: Recipe(preservation=0.9).on(images="x"), ("preservation", "x is a set of images")),
+        (lambda: Recipe(network="conv").on(), ("network", "the data is a table")),
+        (lambda: Recipe(augmentation="gedi-mnist").on(world="sphere4"), ("augmentation", "world:sphere4")),
+        (lambda: Recipe.for_images("x", hidden=(3,)), ("hidden", "conv", "width")),
+        (lambda: Recipe.for_images("x", network="mlp", width=3), ("mlp", "hidden")),
+        (lambda: Recipe.for_images("x", network="resnet"), ("'resnet'", "'resnet8'")),
+        (lambda: Recipe.for_images("x", augmentation="simclr"), ("'simclr'", "'simclr-cifar'")),
+        (lambda: Recipe.for_images("x", width=0), ("width must be at least 1",)),
+        (lambda: Recipe.for_images("x").for_shape((3, 3)), ("shape of images",)),
+        (lambda: Recipe.for_images("x").build_encoder(3), ("does not know the shape",)),
+    ],
+)
+def test_what_does_not_suit_the_data_is_refused(make: Any, named: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert_one_sentence(caught.value, *named)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from probssl.encoders import as_floats
 from probssl.errors import InputError
 from probssl.metrics.outliers import Detection, detection
 from probssl.model import Model
@@ -13,21 +14,24 @@ from probssl.objectives import GEDI, ClusteringObjective
 
 SCORES = {
     "log density": "log p(x) up to a constant",
-    "score norm": "−‖∇ₓ log p(x)‖, standardised features",
+    "score norm": "−‖∇ₓ log p(x)‖, of the model's inputs",
     "largest probability": "max over clusters of p(y | x)",
 }
 """What rows are told apart by, each higher for what the model knows   (GEDI appendix N; Grathwohl et al., 2020)."""
 
-AT_ONCE = 4096
+AT_ONCE, IMAGES_AT_ONCE = 4096, 512
 
 
-def scores(model: Model, features: np.ndarray) -> dict[str, np.ndarray]:
-    """Every score of `SCORES` for rows [n, features] in the columns of the training data: [n] each."""
+def scores(model: Model, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Every score of `SCORES`: [n] each.
+
+    Rows are [n, features] in the columns of the training data, or images [n, channels, height, width].
+    """
     objective = _clustering(model)
     model.encoder.eval()
     found: dict[str, list[Tensor]] = {name: [] for name in SCORES}
-    for x in model.inputs(features).split(AT_ONCE):
-        x.requires_grad_()
+    for part in model.inputs(rows).split(AT_ONCE if rows.ndim == 2 else IMAGES_AT_ONCE):
+        x = as_floats(part).detach().requires_grad_()
         log_density = objective.log_density(model.encoder, x)
         (slope,) = torch.autograd.grad(log_density.sum(), x)
         found["log density"].append(log_density.detach())
@@ -53,7 +57,7 @@ def tell_apart(model: Model, inside: np.ndarray, outside: np.ndarray, *, seed: i
 
 
 def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """New rows [count, features] in the units of the data, and their clusters [count].
+    """New rows [count, features] in the units of the data, or images [count, …] from 0 to 1, and clusters [count].
 
     Chains of the training, drawn with replacement, are moved on by `steps` steps of its own dynamics.
     """
@@ -66,6 +70,8 @@ def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tupl
     x = objective.generate(model.encoder, count, steps, torch.Generator().manual_seed(seed))
     with torch.no_grad():
         clusters = objective.logits(model.encoder, x).argmax(-1)
+    if model.standardiser is None:
+        return x.numpy(), clusters.numpy()
     rows = x.double().numpy() * model.standardiser.scale + model.standardiser.mean
     return rows, clusters.numpy()
 

@@ -164,8 +164,7 @@ def _risks(run: Run, terms: list[str]) -> dict[str, str]:
     names = [name for name in terms if name not in REGULARISERS]
     if names and set(names) <= ADMITS.keys():  # a single name may be that of another loss's term
         return open_failure_modes(names)
-    features = run.model.feature_names if run.finished else None
-    return run.recipe.build_objective(len(features) if features else 2).admits
+    return run.recipe.build_objective(run.model.features if run.finished else 2).admits
 
 
 def _from_log(run: Run, facts: dict[str, float], step: int) -> list[Finding]:
@@ -192,7 +191,7 @@ def _standing(run: Run) -> tuple[ReferenceLosses | None, str | None]:
         found = run.comparison.loss
         return (found, None) if math.isfinite(found.model.mean) else (None, "the loss is not finite in evaluation")
     try:
-        return loss_standing(run.model, run.table(), seed=run.recipe.seed), None
+        return loss_standing(run.model, run.data(), seed=run.recipe.seed), None
     except (ProbsslError, OSError) as error:
         what = str(error) if isinstance(error, InputError) else type(error).__name__
         return None, f"how far the loss is from the best possible is not known: {what}"
@@ -234,7 +233,7 @@ def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
     ceiling = loss.constant.mean if loss.constant is not None else 0.0
     if recipe.objective == "infonce" and loss.optimum.mean < TOO_EASY * ceiling:
         harder = ["a larger --batch-size"] * (loss.batch_size < loss.rows)
-        harder += ["a lower --preservation"] * (recipe.world is None)
+        harder += ["a lower --preservation"] * (recipe.world is None and recipe.images is None)
         notes.append(
             f"the task is nearly decided: {loss.batch_size} candidates can show {ceiling:.2f} nats at most and these "
             "augmentations carry all of them" + (f"; {' or '.join(harder)} would ask for more" if harder else "")
@@ -324,11 +323,12 @@ def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
         "--weight-decay 0": recipe.weight_decay == 0,
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
         "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,
-        "--preservation": recipe.world is not None,
         "--objective gedi": recipe.objective in ("gedi", "swav"),
         "--balance": recipe.objective != "gedi",
         "--invariance": recipe.objective != "gedi",
         "--clusters": recipe.clusters == 2,
+        "--preservation": recipe.world is not None or recipe.images is not None,
+        "columns": recipe.images is not None,
     }
     return tuple(
         remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from probssl import metrics
-from probssl.data import Table, select_features, world_of
-from probssl.encoders import encode
+from probssl.data import ImageSet, world_of
+from probssl.encoders import as_floats, encode
 from probssl.energies import Energy
 from probssl.errors import InputError
 from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
-from probssl.model import Model
+from probssl.model import Data, Model
 from probssl.objectives.reference import ReferenceLosses, reference_losses
-from probssl.pairings import Pairing
+from probssl.observations import Observations
+from probssl.pairings import Pairing, SampledPairing
 from probssl.worlds import Conditional
 
 TRAINED = "trained encoder"
@@ -34,6 +36,9 @@ CANDIDATES = 20_000
 REFERENCE_ROWS = 2048
 """Most rows on which a loss is compared with the least possible one."""
 
+IMAGES = 5000
+"""Most images of each half of a set that a model is judged on, and that its probes are fitted on."""
+
 PATIENCE = 4e9
 """Densities of single features that are evaluated at most, in some ten seconds, before fewer queries must do."""
 
@@ -43,11 +48,13 @@ class Code:
     """One way to represent the rows: a name, the representations, and those of one augmentation of each row.
 
     There is no partner where nobody knows how rows are related: rows of another source than the model's world.
+    `fitting` represents the rows that probes are fitted on, where these are others than are judged.
     """
 
     name: str
     z: np.ndarray
     partner: np.ndarray | None
+    fitting: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Comparison:
     protocols: dict[str, str]  # metric -> how it was computed, for the trained encoder
     loss: ReferenceLosses | None = None
     deaugmenting: dict[str, DeaugmentationResult] = dataclasses.field(default_factory=dict)  # code -> scores
+    judged: str | None = None  # which rows, and which ones probes were fitted on, where these are not all rows
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -68,6 +76,7 @@ class Comparison:
             "protocols": self.protocols,
             "loss": None if self.loss is None else self.loss.as_dict(),
             "deaugmenting": {name: dataclasses.asdict(result) for name, result in self.deaugmenting.items()},
+            **({} if self.judged is None else {"judged": self.judged}),
         }
 
     @classmethod
@@ -80,6 +89,7 @@ class Comparison:
             values["protocols"],
             None if loss is None else ReferenceLosses.from_dict(loss),
             {name: DeaugmentationResult(**_finite(scores)) for name, scores in deaugmenting.items()},
+            values.get("judged"),
         )
 
 
@@ -118,16 +128,15 @@ class Ground:
     observe: nn.Module
 
     @classmethod
-    def of(cls, model: Model, table: Table) -> Ground | None:
+    def of(cls, model: Model, observed: Observations) -> Ground | None:
         """None where the rows are not those of the world that the model was trained on."""
-        x = model.inputs(select_features(table, model.feature_names).features)
         world = model.recipe.build_world()
         if world is None:
-            return cls(x, model.recipe.build_pairing(), nn.Identity())
-        if table.latents is None or world_of(table.source) != model.recipe.world:
+            return cls(as_floats(observed.x), model.recipe.build_pairing(), nn.Identity())
+        if observed.latents is None or world_of(observed.source) != model.recipe.world:
             return None
-        z = torch.from_numpy(table.latents.astype(np.float32))
-        if not torch.allclose(world.mixing(z), x, rtol=1e-4, atol=1e-4):
+        z = torch.from_numpy(observed.latents.astype(np.float32))
+        if not torch.allclose(world.mixing(z), observed.x, rtol=1e-4, atol=1e-4):
             return None  # the same world through the mixing of another seed
         conditional = world.conditionals[0]
         assert isinstance(conditional, Conditional)
@@ -138,67 +147,118 @@ class Ground:
         return nn.Sequential(self.observe, encoder)
 
 
-def codes(model: Model, table: Table, *, seed: int = 0, ground: Ground | None = None) -> Iterator[Code]:
+def judged_rows(model: Model, data: Data, seed: int) -> tuple[Observations, Observations | None]:
+    """The rows that a model is judged on, and those that probes are fitted on where there are others for it.
+
+    Of a table, all of them and none. A set of images that has a test half is judged on it, and probes are fitted on
+    the training half; at most 5,000 images of each, which the seed chooses.
+    """
+    data = model.read(data) if isinstance(data, (str, os.PathLike)) else data
+    if not isinstance(data, ImageSet):
+        return model.observe(data), None
+    if not len(data.test):
+        return model.observe(data).some(2 * IMAGES, seed), None
+    test, train = (model.observe(data, part).some(IMAGES, seed) for part in ("test", "train"))
+    return test, train
+
+
+def codes(
+    model: Model,
+    observed: Observations,
+    *,
+    seed: int = 0,
+    ground: Ground | None = None,
+    fitting: Observations | None = None,
+) -> Iterator[Code]:
     """Raw features, PCA of the model's dimension, the untrained and the trained encoder, all on the model's inputs."""
-    ground = Ground.of(model, table) if ground is None else ground
-    x = model.inputs(select_features(table, model.feature_names).features)
+    ground = Ground.of(model, observed) if ground is None else ground
     generator = torch.Generator().manual_seed(seed)
     x_aug = None if ground is None else ground.observe(ground.pairing.sample(ground.rows, generator))
-    untrained = model.recipe.build_encoder(x.shape[1])
-    yield _code("raw features", lambda rows: rows.numpy(), x, x_aug)
-    yield _pca(x, x_aug, model)
-    yield _code(UNTRAINED, lambda rows: encode(untrained, rows).numpy(), x, x_aug)
-    yield _code(TRAINED, lambda rows: encode(model.encoder, rows).numpy(), x, x_aug)
+    inputs = observed.x, x_aug, None if fitting is None else fitting.x
+    untrained = model.recipe.build_encoder(model.features)
+    yield _code("raw features" if model.recipe.images is None else "raw pixels", _flat, *inputs)
+    yield _pca(model, *inputs)
+    yield _code(UNTRAINED, lambda rows: encode(untrained, rows).numpy(), *inputs)
+    yield _code(TRAINED, lambda rows: encode(model.encoder, rows).numpy(), *inputs)
 
 
-def _code(name: str, represent: Callable[[Tensor], np.ndarray], x: Tensor, x_aug: Tensor | None) -> Code:
-    return Code(name, represent(x), None if x_aug is None else represent(x_aug))
+def _flat(x: Tensor) -> np.ndarray:
+    return as_floats(x).flatten(1).numpy()
 
 
-def _pca(x: Tensor, x_aug: Tensor | None, model: Model) -> Code:
+def _code(name: str, represent: Callable[[Tensor], np.ndarray], *inputs: Tensor | None) -> Code:
+    z, partner, fitting = (None if x is None else represent(x) for x in inputs)
+    assert z is not None
+    return Code(name, z, partner, fitting)
+
+
+def _pca(model: Model, x: Tensor, x_aug: Tensor | None, fitting: Tensor | None) -> Code:
     from sklearn.decomposition import PCA
 
-    dim = min(int(model.recipe.for_features(x.shape[1]).dim or 1), *x.shape)
-    pca = PCA(dim, svd_solver="full").fit(x.numpy())
-    return _code(f"PCA to {dim}", lambda rows: pca.transform(rows.numpy()), x, x_aug)
+    rows = _flat(x if fitting is None else fitting)
+    dim = min(int(model.recipe.for_features(model.features).dim or 1), *rows.shape)
+    pca = PCA(dim, svd_solver="full" if model.recipe.images is None else "covariance_eigh").fit(rows)
+    return _code(f"PCA to {dim}", lambda rows: pca.transform(_flat(rows)), x, x_aug, fitting)
 
 
 def evaluate(
-    model: Model, table: Table, *, seed: int = 0, announce: Callable[[str], None] = lambda name: None
+    model: Model, data: Data, *, seed: int = 0, announce: Callable[[str], None] = lambda name: None
 ) -> Comparison:
-    """Every metric that applies, for the model and for what no learning gives, on the rows of `table`."""
+    """Every metric that applies, for the model and for what no learning gives, on the rows of `data`.
+
+    Of a set of images on its test half, where it has one (see `judged_rows`).
+    """
     if seed < 0:
         raise InputError(f"the seed must be a whole number from 0, not {seed}")
-    if len(table) < 2:
-        raise InputError(f"{table.source} has 1 row, and evaluating needs more")
+    observed, fitting = judged_rows(model, data, seed)
+    if len(observed) < 2:
+        raise InputError(f"{observed.source} has 1 row, and evaluating needs more")
     rows: dict[str, dict[str, float | None]] = {}
     protocols: dict[str, str] = {}
-    ground = Ground.of(model, table)
-    for code in codes(model, table, seed=seed, ground=ground):
+    ground = Ground.of(model, observed)
+    for code in codes(model, observed, seed=seed, ground=ground, fitting=fitting):
         announce(f"evaluating the {code.name}")
+        fitted_on = None
+        if code.fitting is not None and fitting is not None and fitting.labels is not None:
+            fitted_on = code.fitting, fitting.labels
         result = metrics.evaluate(
-            code.z, labels=table.labels, partner=code.partner, latents=table.latents, seed=seed % 2**32
+            code.z,
+            labels=observed.labels,
+            partner=code.partner,
+            latents=observed.latents,
+            fitted_on=fitted_on,
+            seed=seed % 2**32,
         )
         rows[code.name], protocols = result.values, result.protocols
     if ground is None:
-        return Comparison(table.source, rows, protocols)
+        return Comparison(observed.source, rows, protocols)
     loss = None
     if not model.objective.needs.index:  # only training can say which rows a batch holds
         announce("comparing the loss with the least possible")
         loss = _loss_standing(model, ground, seed)
+    if isinstance(ground.pairing, SampledPairing):  # nobody knows how likely a source is
+        return Comparison(observed.source, rows, protocols, loss, judged=_told(observed, fitting))
     announce("undoing augmentations")
-    return Comparison(table.source, rows, protocols, loss, _deaugmenting(model, ground, seed))
+    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed))
 
 
-def loss_standing(model: Model, table: Table, *, seed: int = 0) -> ReferenceLosses:
-    """The loss of a model beside the least possible one on the rows of `table`, or on a sample of 2,048 of them."""
-    return _loss_standing(model, _ground(model, table), seed)
+def _told(judged: Observations, fitting: Observations | None) -> str:
+    """Which images numbers are of."""
+    if fitting is None:
+        return f"± standard deviation over splits of {len(judged):,} images"
+    return f"{len(judged):,} test images, probes fitted on {len(fitting):,} training images"
 
 
-def _ground(model: Model, table: Table) -> Ground:
-    found = Ground.of(model, table)
+def loss_standing(model: Model, data: Data, *, seed: int = 0) -> ReferenceLosses:
+    """The loss of a model beside the least possible one on the rows of `data`, or on a sample of 2,048 of them."""
+    return _loss_standing(model, _ground(model, data, seed), seed)
+
+
+def _ground(model: Model, data: Data, seed: int) -> Ground:
+    observed, _ = judged_rows(model, data, seed)
+    found = Ground.of(model, observed)
     if found is None:
-        raise InputError(f"{table.source} was not drawn from world:{model.recipe.world}, which the model is of")
+        raise InputError(f"{observed.source} was not drawn from world:{model.recipe.world}, which the model is of")
     return found
 
 
@@ -212,16 +272,16 @@ def _loss_standing(model: Model, ground: Ground, seed: int) -> ReferenceLosses:
     return reference_losses(encoder, model.objective, ground.pairing, x, batch_size=size, batches=batches, seed=seed)
 
 
-def deaugmenting(model: Model, table: Table, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
+def deaugmenting(model: Model, data: Data, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
     """How well the untrained and the trained model find the source of 512 fresh augmentations among the rows.
 
     On tables so large that this would take long, of fewer, at least 64.
     """
-    return _deaugmenting(model, _ground(model, table), seed)
+    return _deaugmenting(model, _ground(model, data, seed), seed)
 
 
 def _deaugmenting(model: Model, ground: Ground, seed: int) -> dict[str, DeaugmentationResult]:
-    x, features = ground.rows, len(model.feature_names)
+    x, features = ground.rows, model.features
     untrained, energy = model.recipe.build_encoder(features), model.recipe.build_objective(features).energy
     return undo_augmentations(
         {

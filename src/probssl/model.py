@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,23 @@ import torch
 from torch import Tensor, nn
 
 import probssl
-from probssl.data import Standardiser, Table, load, select_features
+from probssl.data import (
+    IMAGES,
+    ImageSet,
+    Part,
+    Progress,
+    Standardiser,
+    Table,
+    check_images,
+    images_of,
+    load,
+    read,
+    select_features,
+)
 from probssl.encoders import encode
 from probssl.errors import CheckpointError, InputError
 from probssl.objectives import Objective
+from probssl.observations import Observations
 from probssl.recipe import Recipe
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
@@ -23,55 +38,112 @@ from probssl.training.files import load_tensors, save_tensors
 FORMAT = 1
 
 
+Data = Table | ImageSet | np.ndarray | str | os.PathLike[str]
+"""What a model takes: data at hand, an array, a file, a folder or a name."""
+
+
 @dataclass
 class Model:
-    """Standardises rows as the training data was, and encodes them. Of a world, the encoder itself whitens them."""
+    """Standardises rows as the training data was, and encodes them. Of a world, the encoder itself whitens them.
+
+    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1.
+    """
 
     recipe: Recipe
     encoder: nn.Module
     objective: Objective
-    standardiser: Standardiser
+    standardiser: Standardiser | None  # None of images
     feature_names: tuple[str, ...]
     label_name: str | None = None
 
     @classmethod
-    def untrained(cls, recipe: Recipe, table: Table) -> Model:
+    def untrained(cls, recipe: Recipe, data: Table | ImageSet) -> Model:
         """The model before its first step: initial weights from the seed, scaling from the table, of a world none."""
-        features = table.n_features
-        recipe = recipe.for_features(features)
-        as_it_is = Standardiser(np.zeros(features), np.ones(features))
-        return cls(
-            recipe=recipe,
-            encoder=recipe.build_encoder(features),
-            objective=recipe.build_objective(features, len(table)),
-            standardiser=Standardiser.fit(table.features) if recipe.world is None else as_it_is,
-            feature_names=table.feature_names,
-            label_name=table.label_name,
-        )
+        names: tuple[str, ...]
+        if isinstance(data, ImageSet):
+            recipe, features, rows = recipe.for_shape(data.shape), math.prod(data.shape), len(data.train)
+            names, label, scaling = (), None, None
+        else:
+            recipe, features, rows = recipe.for_features(data.n_features), data.n_features, len(data)
+            names, label = data.feature_names, data.label_name
+            as_it_is = Standardiser(np.zeros(features), np.ones(features))
+            scaling = Standardiser.fit(data.features) if recipe.world is None else as_it_is
+        encoder, objective = recipe.build_encoder(features), recipe.build_objective(features, rows)
+        return cls(recipe, encoder, objective, scaling, names, label)
 
-    def inputs(self, features: np.ndarray) -> Tensor:
+    @property
+    def features(self) -> int:
+        """How many numbers an observation is."""
+        return len(self.feature_names) if self.recipe.shape is None else math.prod(self.recipe.shape)
+
+    def inputs(self, rows: np.ndarray) -> Tensor:
         """Rows as the encoder takes them: standardised, single precision, one after the other in memory.
 
         The layout decides how a matrix product rounds: of equal rows every path must make equal representations.
+        Images [n, channels, height, width] are taken as they are, those in grey three times by a model of colours.
         """
-        return torch.from_numpy(self.standardiser.transform(features).astype(np.float32, order="C"))
+        if self.standardiser is not None:
+            return torch.from_numpy(self.standardiser.transform(rows).astype(np.float32, order="C"))
+        images, shape = check_images(rows, "the images"), self.recipe.shape
+        assert shape is not None
+        if images.shape[1] == 1 and shape[0] == 3:
+            images = images.repeat(3, axis=1)
+        if images.shape[1:] != shape:
+            raise InputError(
+                f"the model is of images of {_pixels(shape)}, and these are of {_pixels(images.shape[1:])}"
+            )
+        return torch.from_numpy(images)
 
-    def embed(self, data: Table | np.ndarray | str | os.PathLike[str]) -> np.ndarray:
-        """Representations [n, dim] of rows of a table, of an array in the training data's columns, or of a file."""
-        if isinstance(data, Table):
-            features = select_features(data, self.feature_names).features
-        else:
-            features = load(data, features=self.feature_names, seed=self.recipe.seed % 2**32).features
-        return encode(self.encoder, self.inputs(features)).numpy()
+    def read(
+        self, source: str | os.PathLike[str], *, label: str | None = None, progress: Progress | None = None
+    ) -> Table | ImageSet:
+        """Data for this model: a table in its columns, or images; those of a folder are resized to the model's size."""
+        seed, shape = self.recipe.seed % 2**32, self.recipe.shape
+        if shape is None:
+            return load(source, label=label, features=self.feature_names, seed=seed, progress=progress)
+        if images_of(source) is None:
+            raise InputError(f"the model is of images, and {os.fspath(source)} is no set, folder or archive of images")
+        size = None if source in IMAGES else (shape[1], shape[2])
+        found = read(source, label=label, size=size, progress=progress)
+        assert isinstance(found, ImageSet)
+        return found
+
+    def observe(self, data: Data, part: Part = "all") -> Observations:
+        """Data as the encoder takes it; of a set of images with two halves, a part."""
+        if isinstance(data, (str, os.PathLike)):
+            data = self.read(data)
+        of_images = self.recipe.shape is not None
+        if isinstance(data, Table if of_images else ImageSet):
+            kinds = ("images", "a table") if of_images else ("tables", "a set of images")
+            raise InputError(f"the model is of {kinds[0]}, and {data.source} is {kinds[1]}")
+        if isinstance(data, ImageSet):
+            images, labels = data.part(part)
+            return Observations(data.source, self.inputs(images), labels, data.classes)
+        if isinstance(data, np.ndarray):
+            if of_images:
+                return Observations("array", self.inputs(data))
+            data = load(data, features=self.feature_names)
+        table = select_features(data, self.feature_names)
+        return Observations(table.source, self.inputs(table.features), table.labels, table.classes, table.latents)
+
+    def embed(self, data: Data, part: Part = "all") -> np.ndarray:
+        """Representations [n, dim] of rows or images: of data at hand, of an array, of a file, a folder or a name.
+
+        Arrays of rows are in the training data's columns; arrays of images [n, channels, height, width] hold bytes or
+        numbers from 0 to 1. Of a set of images with two halves, `part` says which; all of it is first the images for
+        training, then those for tests.
+        """
+        return encode(self.encoder, self.observe(data, part).x).numpy()
 
     def save(self, path: Path) -> None:
         """Write the model to one file, atomically."""
         tensors = {
             **gather("encoder", self.encoder.state_dict()),
             **gather("objective", self.objective.state_dict()),
-            "standardiser.mean": torch.from_numpy(self.standardiser.mean),
-            "standardiser.scale": torch.from_numpy(self.standardiser.scale),
         }
+        if self.standardiser is not None:
+            tensors["standardiser.mean"] = torch.from_numpy(self.standardiser.mean)
+            tensors["standardiser.scale"] = torch.from_numpy(self.standardiser.scale)
         metadata: dict[str, Any] = {
             "format": FORMAT,
             "probssl": probssl.__version__,
@@ -96,12 +168,15 @@ class Model:
             raise CheckpointError(f"{path} was written by a newer probssl ({metadata['probssl']}): update probssl")
         recipe = Recipe.from_dict(metadata["recipe"])
         names = tuple(metadata["feature_names"])
-        memory = tensors.get("objective.bank")  # a place for every row of the training table
+        features = len(names) if recipe.shape is None else math.prod(recipe.shape)
+        scale = [tensors[f"standardiser.{part}"].numpy() for part in ("mean", "scale") if recipe.shape is None]
+        scaling = Standardiser(*scale) if scale else None
+        memory = tensors.get("objective.bank")  # a place for every row of the training data
         model = cls(
             recipe=recipe,
-            encoder=recipe.build_encoder(len(names)),
-            objective=recipe.build_objective(len(names), None if memory is None else len(memory)),
-            standardiser=Standardiser(tensors["standardiser.mean"].numpy(), tensors["standardiser.scale"].numpy()),
+            encoder=recipe.build_encoder(features),
+            objective=recipe.build_objective(features, None if memory is None else len(memory)),
+            standardiser=scaling,
             feature_names=names,
             label_name=metadata["label_name"],
         )
@@ -111,3 +186,8 @@ class Model:
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
         return model
+
+
+def _pixels(shape: Sequence[int]) -> str:
+    channels, height, width = shape
+    return f"{height} × {width} pixels in {'grey' if channels == 1 else 'colour'}"

@@ -9,7 +9,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ try:
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
-from probssl.data import Table, check_trainable, load, world_of
+from probssl.data import ImageSet, Table, check_trainable, images_of, read, world_of
+from probssl.encoders import encode
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
-from probssl.evaluation import Comparison, evaluate
-from probssl.model import Model
+from probssl.evaluation import Comparison, evaluate, judged_rows
+from probssl.model import Data, Model
+from probssl.pictures import pictures
 from probssl.recipe import Recipe
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train_encoder
@@ -46,10 +48,20 @@ class Source:
     label: str | None = None
     drop: tuple[str, ...] = ()
     keep_constant: bool = False
+    size: tuple[int, int] | None = None
+    """To which images are resized."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"data": self.data, "label": self.label, "drop": list(self.drop), "keep_constant": self.keep_constant}
+        found = {"data": self.data, "label": self.label, "drop": list(self.drop), "keep_constant": self.keep_constant}
+        return found if self.size is None else {**found, "size": list(self.size)}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Source:
+        """The inverse of `as_dict`."""
+        height, width = stored.get("size") or (0, 0)
+        size = (height, width) if height else None
+        return cls(stored["data"], stored["label"], tuple(stored["drop"]), stored["keep_constant"], size)
 
 
 class Run:
@@ -69,8 +81,7 @@ class Run:
     @cached_property
     def source(self) -> Source:
         """Where its rows came from."""
-        stored = json.loads((self.folder / "source.json").read_text(encoding="utf-8"))
-        return Source(stored["data"], stored["label"], tuple(stored["drop"]), stored["keep_constant"])
+        return Source.from_dict(json.loads((self.folder / "source.json").read_text(encoding="utf-8")))
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -94,11 +105,16 @@ class Run:
         """The trained model."""
         return Model.load(self.folder)
 
+    def data(self) -> Table | ImageSet:
+        """What it was trained on, read again."""
+        return self.model.read(self.source.data, label=self.source.label)
+
     def table(self) -> Table:
-        """The rows it was trained on, read again."""
-        source = self.source
-        label, features = source.label, self.model.feature_names
-        return load(source.data, label=label, features=features, seed=self.recipe.seed % 2**32)
+        """The rows of the table it was trained on."""
+        data = self.data()
+        if not isinstance(data, Table):
+            raise InputError(f"{self.source.data} is a set of images and not a table")
+        return data
 
     @property
     def finished(self) -> bool:
@@ -116,7 +132,7 @@ class Run:
 
 
 def train(
-    table: Table,
+    data: Table | ImageSet,
     recipe: Recipe,
     folder: Path,
     *,
@@ -125,13 +141,18 @@ def train(
     overwrite: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[Model, Fitted]:
-    """Train a recipe on a table into a folder; the model is written when training ends without interruption.
+    """Train a recipe on data into a folder; the model is written when training ends without interruption.
 
-    A table that was drawn from a named world stands for it: training draws afresh from the world itself.
+    A table that was drawn from a named world stands for it: training draws afresh from the world itself. Of a set of
+    images only the training half is trained on.
     """
-    source = Source(table.source, table.label_name) if source is None else source
-    check_trainable(table, keep_constant=source.keep_constant)
-    recipe = recipe.on(world_of(table.source)).for_features(table.n_features)
+    if isinstance(data, ImageSet):
+        source = Source(data.source) if source is None else source
+        recipe = recipe.on(images=_called(data)).for_shape(data.shape)
+    else:
+        source = Source(data.source, data.label_name) if source is None else source
+        check_trainable(data, keep_constant=source.keep_constant)
+        recipe = recipe.on(world=world_of(data.source)).for_features(data.n_features)
     started = (folder / "recipe.toml").is_file()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and a run needs a folder")
@@ -140,7 +161,7 @@ def train(
     if not started and folder.is_dir() and any(not _ours(path) for path in folder.iterdir()):
         raise InputError(f"{folder} holds other files: choose another --out")
     with _claimed(folder):
-        return _train(table, recipe, folder, source, resume and started, reporter)
+        return _train(data, recipe, folder, source, resume and started, reporter)
 
 
 @contextlib.contextmanager
@@ -159,13 +180,13 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _train(
-    table: Table, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
+    data: Table | ImageSet, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
 ) -> tuple[Model, Fitted]:
-    model = Model.untrained(recipe, table)  # before anything is written: the table may not suit the recipe
+    model = Model.untrained(recipe, data)  # before anything is written: the data may not suit the recipe
     if resume:
         _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
     else:
-        for name in ("model.safetensors", "metrics.json", "projection.npz", "report.html"):
+        for name in ("model.safetensors", "metrics.json", "projection.npz", "pictures.npz", "report.html"):
             (folder / name).unlink(missing_ok=True)
         write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
         write_text(folder / "recipe.toml", recipe.to_toml())
@@ -174,7 +195,7 @@ def _train(
         model.encoder,
         model.objective,
         recipe.build_pairing() if world is None else world,
-        model.inputs(table.features) if world is None else None,
+        model.observe(data, "train").x if world is None else None,
         recipe.plan(),
         seed=recipe.seed,
         out=folder,
@@ -187,9 +208,10 @@ def _train(
 
 
 def fit(
-    data: Table | np.ndarray | str,
+    data: Data,
     *,
     label: str | None = None,
+    size: tuple[int, int] | None = None,
     recipe: Recipe | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -197,27 +219,29 @@ def fit(
     progress: bool = False,
     **options: Any,
 ) -> Run:
-    """Train an encoder on a table, an array, a file or a name, in one call; options are those of `Recipe`.
+    """Train an encoder on a table, a set of images, an array, a file or a name, in one call.
 
-    A named world (`world:sphere10`) is trained on fresh draws, from `Recipe.for_world` unless there is a recipe.
+    Options are those of `Recipe`. A named world (`world:sphere10`) is trained on fresh draws, from `Recipe.for_world`
+    unless there is a recipe; images (`mnist`, a folder, an array [n, channels, height, width]) from
+    `Recipe.for_images`. `size` is for a folder of images of several sizes: height and width that all are resized to.
     The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
     checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`.
     """
-    source = data if isinstance(data, str) else data.source if isinstance(data, Table) else ""
-    chosen = begin(source, recipe, options)
-    table = data if isinstance(data, Table) else load(data, label=label, seed=chosen.seed % 2**32)
+    chosen = begin(data, recipe, options)
+    if not isinstance(data, (Table, ImageSet)):
+        data = read(data, label=label, size=size, seed=chosen.seed % 2**32)
     folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
     title = f"{chosen.objective} · {chosen.energy}"
     reporter = ProgressBar(title) if progress else Reporter()
-    model, fitted = train(table, chosen, folder, resume=resume, overwrite=overwrite, reporter=reporter)
+    model, fitted = train(data, chosen, folder, resume=resume, overwrite=overwrite, reporter=reporter)
     if fitted.failure is not None:
         raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
     if fitted.interrupted:
         raise KeyboardInterrupt
     for kind, step in fitted.collapsed.items():
         warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
-    assess(model, table, folder)
+    assess(model, data, folder)
     run = Run(folder)
     from probssl.report import run_page  # reports read runs; this is the one arrow back
 
@@ -225,25 +249,44 @@ def fit(
     return run
 
 
-def begin(data: str, recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
+def begin(data: Data, recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
     """The recipe to train DATA with: the given one, else what suits the data, with the options put in place."""
-    world = world_of(data)
-    if recipe is not None:
-        return recipe.on(world).with_options(**options)
-    return Recipe().with_options(**options) if world is None else Recipe.for_world(world, **options)
+    source = data.source if isinstance(data, Table) else data
+    world = world_of(source) if isinstance(source, str) else None
+    images = _called(data) if isinstance(data, ImageSet) else images_of(data)
+    if recipe is not None and (world or images):
+        return recipe.on(world=world, images=images).with_options(**options)
+    if images is not None:
+        return Recipe.for_images(images, **options)
+    if world is not None:
+        return Recipe.for_world(world, **options)
+    return (recipe or Recipe()).with_options(**options).on()
+
+
+def _called(data: ImageSet) -> str:
+    """What a recipe calls a set of images, wherever its folder is."""
+    return images_of(data.source) or data.source
 
 
 def assess(
-    model: Model, table: Table, folder: Path, *, announce: Callable[[str], None] = lambda name: None
+    model: Model, data: Table | ImageSet, folder: Path, *, announce: Callable[[str], None] = lambda name: None
 ) -> Comparison:
-    """Evaluate a run's model on its own rows and write `metrics.json` and what the report draws."""
-    comparison = evaluate(model, table, seed=model.recipe.seed, announce=announce)
+    """Evaluate a run's model on its own data and write `metrics.json` and what the report draws.
+
+    Of images that is the test half, where there is one.
+    """
+    comparison = evaluate(model, data, seed=model.recipe.seed, announce=announce)
     write_text(folder / "metrics.json", json.dumps(_strict(comparison.as_dict()), indent=2) + "\n")
-    rows = np.random.default_rng(model.recipe.seed).permutation(len(table))[:PROJECTED_ROWS]
-    labels = np.full(len(rows), -1) if table.labels is None else table.labels[rows]
-    z = model.embed(replace(table, features=table.features[rows], labels=None, latents=None))
+    observed, _ = judged_rows(model, data, model.recipe.seed)
+    rows = np.random.default_rng(model.recipe.seed).permutation(len(observed))[:PROJECTED_ROWS]
+    labels = np.full(len(rows), -1) if observed.labels is None else observed.labels[rows]
+    z = encode(model.encoder, observed.take(rows).x).numpy()
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(table.classes, dtype=str))
+        np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(observed.classes, dtype=str))
+    if model.recipe.images is not None:
+        announce("drawing images")
+        with atomic_path(folder / "pictures.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **pictures(model, observed, model.recipe.seed))  # type: ignore[arg-type]
     return comparison
 
 

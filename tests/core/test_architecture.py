@@ -48,6 +48,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "evaluation": ANYTHING,
     "doctor": ANYTHING,
     "density": ANYTHING,
+    "observations": set(),
+    "pictures": ANYTHING,
     "comparing": ANYTHING,
     "studies": ANYTHING,
     "cli": ANYTHING,

@@ -52,6 +52,23 @@ def test_two_augmentations_make_a_pair() -> None:
     assert objective(encoder, views)["invariance"].item() == pytest.approx(theory.invariance_term(p, q))
 
 
+def test_the_density_is_of_the_data_where_clusters_are_of_augmentations() -> None:
+    views = GaussianNoise(0.3)(normal(12, INPUT), Needs(augmented=2), generator(1))
+    encoder = smooth_encoder()
+    found = {}
+    for of in ("pair", "data"):
+        objective = gedi(pair="augmented", density_of=of).eval()
+        torch.manual_seed(0)  # the chains'
+        found[of] = objective(encoder, views)
+    mean = {of: objective.log_density(encoder, x).mean() for of, x in (("pair", views.augmented[0]), ("data", views.x))}
+    gap = found["data"]["generative"] - found["pair"]["generative"]
+    assert gap.item() == pytest.approx((mean["pair"] - mean["data"]).item())
+    assert found["data"]["invariance"].item() == found["pair"]["invariance"].item()
+    assert found["data"]["prior"].item() == found["pair"]["prior"].item()
+    with pytest.raises(InputError, match="'pair' or of 'data'"):
+        gedi(density_of="both")
+
+
 def test_the_generative_gradient_is_that_of_the_likelihood() -> None:
     """On a line of 200 points Γ is a sum: −∇ mean log p(x) against the term with every point as a weighted sample."""
     line = torch.linspace(-3, 3, 200, dtype=torch.float64).unsqueeze(1)

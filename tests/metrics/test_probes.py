@@ -182,3 +182,21 @@ def test_whitened_probe():
     assert linear_probe(np.ones((100, 3)), np.array([0] * 70 + [1] * 30), solver="whitened").mean == pytest.approx(0.7)
     two = np.where(y == 0, 5, 9)  # labels need not count from 0
     assert linear_probe(z, two, solver="whitened").mean == pytest.approx(linear_probe(z, two).mean, abs=0.02)
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_fitted_on_other_rows(standardise):
+    z, y = blobs(200, gap=1.0)
+    z = 3 * z + 1
+    apart = (z[:120], y[:120] + 5), (z[120:], y[120:] + 5)
+    result = linear_probe(*apart[1], fitted_on=apart[0], standardise=standardise)
+    mean, deviation = (z[:120].mean(0), z[:120].std(0)) if standardise else (0.0, 1.0)
+    model = LogisticRegression(max_iter=1000).fit((z[:120] - mean) / deviation, y[:120])
+    assert result.scores == (model.score((z[120:] - mean) / deviation, y[120:]),)
+    assert result.spread is None
+    assert "fitted on 120 rows" in result.protocol
+    assert knn_probe(*apart[0], fitted_on=apart[0], neighbours=1).mean == 1.0
+    with pytest.raises(InputError, match="two classes"):
+        linear_probe(*apart[1], fitted_on=(z[:5], np.zeros(5)))
+    with pytest.raises(InputError, match="dimensions"):
+        linear_probe(*apart[1], fitted_on=(z[:120, :1], y[:120]))

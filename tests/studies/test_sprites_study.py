@@ -207,13 +207,14 @@ def test_conv_encoder():
     assert [layer.out_channels for layer in encoder if isinstance(layer, nn.Conv2d)] == [4, 8]
     assert encoder[-1].sizes == (8 * 8 * 8, 16, 5)
     assert ConvEncoder(64, 10)[-1].sizes == (64 * 4 * 4, 256, 10)
+    assert ConvEncoder((21, 30), 5, widths=(4, 8))(torch.zeros(2, 1, 21, 30)).shape == (2, 5)
     images = Sprites(32).render(Sprites(32).draw(256, torch.Generator().manual_seed(0)))
     codes = encode(seeded(0, lambda: ConvEncoder(32, 10, widths=(16, 32, 32))), images)
     assert 0.02 < codes.std(0).mean() < 5  # neither dead nor huge at the start
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"size": 20, "widths": (4, 4, 4)}, {"size": 4, "widths": (4, 4, 4)}, {"widths": ()}, {"hidden": 0}]
+    "wrong", [{"size": (20, 7), "widths": (4, 4, 4)}, {"size": 4, "widths": (4, 4, 4)}, {"widths": ()}, {"hidden": 0}]
 )
 def test_conv_encoder_refuses(wrong):
     with pytest.raises(InputError) as error:

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from probssl.encoders import MLP
+from probssl.data import unit_floats
+from probssl.encoders import MLP, ConvEncoder, encode, seeded
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives import SNL, Fisher, InfoNCE, Objective
-from probssl.pairings import MaskAndNoise
+from probssl.pairings import ImageAugmentation, MaskAndNoise
 from probssl.training import ProgressBar, Reporter, TrainingPlan, fit
 from probssl.training.batches import BatchStream
 from probssl.training.log import RunLog, read_log
@@ -344,3 +345,19 @@ def test_reporter_hears_everything_in_order() -> None:
 
     training(steps=4).run(reporter=Listener())
     assert heard == [("start", 4, 0), ("row", 0), 1, 2, ("row", 2), 3, 4, ("row", 4)]
+
+
+# Bytes
+
+
+def test_bytes_are_trained_on_as_the_numbers_they_stand_for() -> None:
+    images = torch.randint(256, (40, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    trained = []
+    for data in (images, torch.from_numpy(unit_floats(images.numpy()))):
+        encoder = seeded(0, lambda: ConvEncoder(8, 3, widths=(4,), hidden=8))
+        plan = TrainingPlan(steps=6, batch_size=8)
+        fitted = fit(encoder, InfoNCE(Cosine(0.2)), ImageAugmentation("gedi-mnist"), data, plan, seed=1)
+        trained.append((encoder.state_dict(), without_time(fitted.history), encode(encoder, data)))
+    assert_same_weights(trained[0][0], trained[1][0])
+    assert trained[0][1] == trained[1][1]
+    assert torch.equal(trained[0][2], trained[1][2])

@@ -15,8 +15,9 @@ import typer
 from probssl.errors import InputError, ProbsslError
 
 if TYPE_CHECKING:
-    from probssl.data import Table
-    from probssl.runs import Run
+    from probssl.data import ImageSet, Table
+    from probssl.model import Model
+    from probssl.runs import Run, Source
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,7 +30,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-DATA_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits, world:sphere10."
+DATA_HELP = (
+    "CSV, TSV, Parquet, NPY or NPZ file, folder of images, or a name such as pmlb:letter, sklearn:digits, "
+    "world:sphere10, mnist."
+)
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
@@ -111,13 +115,28 @@ def open_run(folder: Path) -> Run:
     return run
 
 
-def load_table(data: str, label: str | None, drop: list[str], quiet: bool, seed: int = 0) -> Table:
-    """The table that DATA names, with a bar while it is downloaded."""
-    from probssl import data as tables
+def load_data(source: Source, quiet: bool, seed: int = 0) -> Table | ImageSet:
+    """What DATA names, with a bar while it is downloaded."""
+    from probssl.data import read
+    from probssl.report.console import download_progress
+
+    with download_progress(source.data, quiet) as progress:
+        return read(
+            source.data,
+            label=source.label,
+            drop=source.drop,
+            size=source.size,
+            seed=seed % 2**32,
+            progress=progress,
+        )
+
+
+def load_for(model: Model, data: str, label: str | None, quiet: bool) -> Table | ImageSet:
+    """DATA for a trained model, with a bar while it is downloaded."""
     from probssl.report.console import download_progress
 
     with download_progress(data, quiet) as progress:
-        return tables.load(data, label=label, drop=drop, seed=seed % 2**32, progress=progress)
+        return model.read(data, label=label, progress=progress)
 
 
 def _version(asked: bool) -> None:

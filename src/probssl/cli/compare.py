@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from probssl.cli.app import Data, Json, Label, Quiet, app, command, load_table, print_json, say
+from probssl.cli.app import Data, Json, Label, Quiet, app, command, load_data, print_json, say
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")
@@ -51,13 +51,14 @@ def compare(
     started = time.monotonic()
     quiet = quiet or as_json
     from probssl.comparing import candidates, run
-    from probssl.comparing.comparison import refuse_worlds
+    from probssl.comparing.comparison import tables_only
     from probssl.comparing.planning import Clock
     from probssl.comparing.progress import Progress
+    from probssl.data import Table
     from probssl.report import compare_console
     from probssl.runs import Source
 
-    refuse_worlds(data)
+    tables_only(data)
     clock = Clock.start(minutes, started)
     losses, kinds, widths = (
         _listed(objectives, str, "--objectives"),
@@ -66,7 +67,8 @@ def compare(
     )
     data = str(Path(data).resolve()) if Path(data).is_file() else data
     source = Source(data, label, tuple(drop or ()), keep_constant)
-    table = load_table(data, label, list(source.drop), quiet, seed)
+    table = load_data(source, quiet, seed)
+    assert isinstance(table, Table)
     entrants = candidates(table.n_features, objectives=losses, energies=kinds, dims=widths, seed=seed)
     folder = _fresh_folder(data) if out is None else out
     with Progress(clock, shown=not quiet) as progress:

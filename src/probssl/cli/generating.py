@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, RunFolder, app, command, open_run, print_json
+from probssl.cli.app import Json, Quiet, RunFolder, app, command, load_for, open_run, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from probssl.data import ImageSet, Table
 
 
 @app.command(epilog="Example: probssl sample runs/digits-gedi-euclidean --n 64 --out new.csv")
 @command
 def sample(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
-    n: Annotated[int, typer.Option("--n", metavar="N", help="Rows to draw.")] = 64,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; of images PNG or NPY."),
+    ],
+    n: Annotated[int, typer.Option("--n", metavar="N", help="Rows or images to draw.")] = 64,
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics.")] = 200,
     seed: Annotated[int, typer.Option("--seed", help="Decides the draws.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows from a run of gedi or jem, in the columns of its data, and the cluster of each."""
-    import numpy as np
+    """Draw new rows from a run of gedi or jem, in the columns of its data, and the cluster of each.
 
-    from probssl.data.writing import check_writable, write
+    New images become a picture, sorted by cluster, or an array [n, channels, height, width] from 0 to 1.
+    """
+    from probssl.data.writing import WRITABLE, check_writable
     from probssl.density import sample as draw
     from probssl.report import console
 
-    check_writable(out, overwrite)
     model = open_run(run).model
+    of_images = model.recipe.images is not None
+    check_writable(out, overwrite, (".png", ".npy") if of_images else WRITABLE)
     with console.status("sampling", quiet or as_json):
         rows, clusters = draw(model, n, steps=steps, seed=seed)
-        write(out, np.column_stack([rows, clusters]), [*model.feature_names, "cluster"])
+        _write(out, rows, clusters, model.feature_names)
     if as_json:
-        print_json({"out": str(out), "rows": len(rows), "features": rows.shape[1]})
+        size = {"shape": list(rows.shape[1:])} if of_images else {"features": rows.shape[1]}
+        print_json({"out": str(out), "rows": len(rows), **size})
+    elif of_images and not quiet:
+        console.say(f"{len(rows):,} image{'s' * (len(rows) != 1)}   {out}")
     elif not quiet:
         console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} of {rows.shape[1]} features and a cluster   {out}")
+
+
+def _write(out: Path, rows: np.ndarray, clusters: np.ndarray, names: Sequence[str]) -> None:
+    import numpy as np
+
+    from probssl.data.writing import write
+    from probssl.report import tiles
+    from probssl.training.files import atomic_path
+
+    if rows.ndim == 2:
+        write(out, np.column_stack([rows, clusters]), [*names, "cluster"])
+    elif out.suffix == ".npy":
+        write(out, rows, [])
+    else:
+        images = np.rint(rows[np.argsort(clusters, kind="stable")] * 255).astype(np.uint8)
+        with atomic_path(out) as temporary:
+            temporary.write_bytes(tiles.png_bytes(tiles.grid(images)))
 
 
 @app.command(epilog="Example: probssl ood runs/seen-gedi-euclidean --inside seen.csv --outside other.csv")
@@ -53,18 +84,18 @@ def ood(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores."""
-    from probssl.data import load
+    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores.
+
+    Of sets of images the test halves are told apart, where there are such.
+    """
     from probssl.density import SCORES, tell_apart
     from probssl.report import console
 
     opened = open_run(run)
     model = opened.model
+    own = opened.source.data
+    sides = [_rows(load_for(model, data, None, quiet or as_json)) for data in (inside or own, outside)]
     with console.status("scoring", quiet or as_json):
-        sides = [
-            load(data, features=model.feature_names, seed=model.recipe.seed % 2**32).features
-            for data in (inside or opened.source.data, outside)
-        ]
         found = tell_apart(model, sides[0], sides[1], seed=seed)
     if as_json:
         print_json(
@@ -76,3 +107,12 @@ def ood(
         )
         return
     console.show_detection({name: (SCORES[name], part) for name, part in found.items()}, *map(len, sides))
+
+
+def _rows(data: Table | ImageSet) -> np.ndarray:
+    """The rows of a table, or the images that nothing was trained on."""
+    from probssl.data import Table
+
+    if isinstance(data, Table):
+        return data.features
+    return data.part("test" if len(data.test) else "all")[0]

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from probssl.cli.app import DATA_HELP, Data, Json, Label, Quiet, RunFolder, app, command, open_run, print_json
+from probssl.cli.app import (
+    DATA_HELP,
+    Data,
+    Json,
+    Label,
+    Quiet,
+    RunFolder,
+    app,
+    command,
+    load_for,
+    open_run,
+    print_json,
+)
+from probssl.errors import InputError
 
 
 @app.command(epilog="Example: probssl embed runs/digits-infonce-euclidean new.csv --out new.npy")
@@ -16,20 +29,26 @@ def embed(
     run: RunFolder,
     data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
+    part: Annotated[
+        str | None,
+        typer.Option("--part", metavar="PART", help="Half of a set of images: train or test (default: both, in turn)"),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write the representations of DATA, one row each, in columns z0, z1, …."""
-    from probssl.data import load
+    from probssl.data import ImageSet
     from probssl.data.writing import check_writable, write
     from probssl.report import console
 
     check_writable(out, overwrite)
     model = open_run(run).model
+    found = load_for(model, data, None, quiet or as_json)
+    if part is not None and not isinstance(found, ImageSet):
+        raise InputError(f"--part is for sets of images, and {data} is a table: leave it out")
     with console.status("embedding", quiet or as_json):
-        table = load(data, features=model.feature_names, seed=model.recipe.seed % 2**32)
-        z = model.embed(table)
+        z = model.embed(found, part or "all")  # type: ignore[arg-type]
         write(out, z, [f"z{i}" for i in range(z.shape[1])])
     if as_json:
         print_json({"out": str(out), "rows": len(z), "dim": z.shape[1]})
@@ -47,22 +66,19 @@ def evaluate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Every metric that applies, beside raw features, PCA and the untrained encoder."""
-    from probssl.data import load
+    """Every metric that applies, beside raw features, PCA and the untrained encoder.
+
+    Of a set of images with two halves, the test half is judged and probes are fitted on the training half.
+    """
     from probssl.evaluation import evaluate as compare
     from probssl.report import console
 
     opened = open_run(run)
     model = opened.model
-    own = data is None
-    table = load(
-        data or opened.source.data,
-        label=label or (opened.source.label if own else None),
-        features=model.feature_names,
-        seed=model.recipe.seed % 2**32,
-    )
+    of_run = opened.source.label if data is None else None
+    found = load_for(model, data or opened.source.data, label or of_run, quiet or as_json)
     with console.status("evaluating", quiet or as_json) as announce:
-        comparison = compare(model, table, seed=seed, announce=announce)
+        comparison = compare(model, found, seed=seed, announce=announce)
     if as_json:
         print_json(comparison.as_dict())
     else:

@@ -22,7 +22,7 @@ from probssl.comparing.race import Race
 from probssl.comparing.result import LARGEST_CLASS, CompareResult, Final
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
 from probssl.comparing.work import Outcome, Workshop
-from probssl.data import Table, check_trainable, load, world_of
+from probssl.data import Table, check_trainable, images_of, load, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss, ProbsslError
 from probssl.model import Model
@@ -57,7 +57,7 @@ def compare(
     interrupted.
     """
     clock = Clock.start(minutes)
-    refuse_worlds(data.source if isinstance(data, Table) else data if isinstance(data, str) else "")
+    tables_only(data.source if isinstance(data, Table) else data)
     if isinstance(data, Table):
         table, source = data, Source(data.source, data.label_name, (), keep_constant)
     else:
@@ -72,12 +72,14 @@ def compare(
     return result
 
 
-def refuse_worlds(source: str) -> None:
-    """Stacks of trials train on rows with augmentations, which is not what a world asks."""
-    if world_of(source) is not None:
+def tables_only(source: object) -> None:
+    """Stacks of trials train MLPs on rows with augmentations, which is not what a world or images ask."""
+    world = isinstance(source, str) and world_of(source) is not None
+    if world or images_of(source) is not None:
+        shown = "the array" if isinstance(source, np.ndarray) else source
         raise InputError(
-            f"{source} is a world, and compare sets losses side by side on tables: "
-            f"train each with probssl fit {source} --objective NAME"
+            f"{shown} is a {'world' if world else 'set of images'}, and compare sets losses side by side on tables: "
+            f"train each with probssl fit {shown} --objective NAME"
         )
 
 

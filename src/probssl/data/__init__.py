@@ -12,9 +12,9 @@ from probssl.data.columns import Columns, choose
 from probssl.data.directory import Progress, cache_directory, data_directory
 from probssl.data.faults import Faults
 from probssl.data.files import FORMATS, open_array, open_file
-from probssl.data.image_set import ImageSet, unit_floats
+from probssl.data.image_set import ImageSet, Part, check_images, unit_floats
 from probssl.data.images import NAMED as IMAGES
-from probssl.data.images import load_images
+from probssl.data.images import images_of, load_images
 from probssl.data.labels import encode
 from probssl.data.names import DataSet, catalogue, fetch, is_name, open_named, suggestion, world_of
 from probssl.data.standardise import Standardiser
@@ -23,18 +23,23 @@ from probssl.errors import InputError
 
 __all__ = [
     "FORMATS",
+    "IMAGES",
     "DataSet",
     "ImageSet",
+    "Part",
     "Progress",
     "Standardiser",
     "Table",
     "cache_directory",
     "catalogue",
+    "check_images",
     "check_trainable",
     "data_directory",
     "fetch",
+    "images_of",
     "load",
     "load_images",
+    "read",
     "select_features",
     "unit_floats",
     "world_of",
@@ -74,6 +79,38 @@ def load(
     name = columns.names[choice.label]
     codes, classes = encode(cells, name, columns.where)
     return Table(written, values, choice.names, codes, classes, name, columns.trusted)
+
+
+def read(
+    source: str | os.PathLike[str] | np.ndarray,
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    size: tuple[int, int] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Table | ImageSet:
+    """A table, or a set of images where the source is the name, the folder or the archive of one, or an array [n, c,
+    h, w]. The options of tables are those of `load`, `size` is that of `load_images`; what does not apply is refused.
+    """
+    name = images_of(source)
+    if name is None:
+        if size is not None:
+            raise InputError(f"{_written(source)} is a table: a size is for images")
+        return load(source, label=label, drop=drop, seed=seed, progress=progress)
+    for option, given in (("label", label), ("drop", drop)):
+        if given:
+            raise InputError(
+                f"{_written(source)} is a set of images, which has no columns and knows its own classes: leave out "
+                f"--{option}"
+            )
+    if isinstance(source, np.ndarray):
+        return ImageSet.of_array(source)
+    return load_images(source, size=size, progress=progress)
+
+
+def _written(source: str | os.PathLike[str] | np.ndarray) -> str:
+    return "the array" if isinstance(source, np.ndarray) else os.fspath(source)
 
 
 def _open(

@@ -109,6 +109,21 @@ def load_images(
     return read_archive(path, written, size=asked, corrupt=corrupt, progress=progress)
 
 
+def images_of(source: object) -> str | None:
+    """What a set of images is called, by its name, folder or archive, or as an array; None of any other source."""
+    if isinstance(source, np.ndarray):
+        return "array" if source.ndim == 4 else None
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    if isinstance(source, str) and source in NAMED:
+        return source
+    path = Path(source).expanduser()
+    archive = next((end for end in ARCHIVES if path.name.lower().endswith(end)), None)
+    if path.is_dir():
+        return path.resolve().name
+    return path.name[: -len(archive)] if archive else None
+
+
 def fetch_images(name: str, progress: Progress | None = None) -> list[Path]:
     """The files or the folder of a named set, downloaded into the cache unless they are there already."""
     found = find_images(name)

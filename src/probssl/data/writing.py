@@ -14,10 +14,10 @@ from probssl.errors import InputError, MissingExtra
 WRITABLE = (".npy", ".csv", ".tsv", ".parquet")
 
 
-def check_writable(path: Path, overwrite: bool) -> None:
+def check_writable(path: Path, overwrite: bool, formats: Sequence[str] = WRITABLE) -> None:
     """Refuse a path that cannot be written, before any work is done."""
-    if path.suffix not in WRITABLE:
-        raise InputError(f"{path} must end in {', '.join(WRITABLE[:-1])} or {WRITABLE[-1]}")
+    if path.suffix not in formats:
+        raise InputError(f"{path} must end in {', '.join(formats[:-1])} or {formats[-1]}")
     if path.is_dir():
         raise InputError(f"{path} is a folder")
     if path.exists() and not overwrite:

@@ -3,7 +3,16 @@
 from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.heads import Prototypes
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
-from probssl.encoders.mlp import GLOBAL_RANDOM_STATE, MLP, Predictor, WithHead, encode, representation, seeded
+from probssl.encoders.mlp import (
+    GLOBAL_RANDOM_STATE,
+    MLP,
+    Predictor,
+    WithHead,
+    as_floats,
+    encode,
+    representation,
+    seeded,
+)
 from probssl.encoders.resnet import ResNet8
 
 __all__ = [
@@ -17,6 +26,7 @@ __all__ = [
     "ResNet8",
     "Whitening",
     "WithHead",
+    "as_floats",
     "encode",
     "latent_encoder",
     "representation",

@@ -1,7 +1,8 @@
-"""A small convolutional encoder of square images."""
+"""A small convolutional encoder of images."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import nn
@@ -11,9 +12,10 @@ from probssl.errors import InputError
 
 
 class ConvEncoder(nn.Sequential):
-    """Convolutions of stride 2, then one hidden layer: [n, channels, size, size] → [n, dim].
+    """Convolutions of stride 2, then one hidden layer: [n, channels, height, width] → [n, dim].
 
-    Each convolution has a 4 × 4 kernel and a ReLU and halves the image; what is left is flattened for an `MLP`. The
+    `size` is the side of square images, or height and width. Each convolution has a 4 × 4 kernel and a ReLU and halves
+    the image, rounding down; what is left is flattened for an `MLP`. The
     defaults, on images of 64 × 64, are the encoder of Higgins et al. 2017 ("beta-VAE") that the disentanglement papers
     and CL-ICA A.6 use; thinner ones and smaller images are for CPUs. Weights start with variance 2 / inputs and biases
     at 0 (He et al. 2015), so that ReLUs leave the size of a signal as it is: the code of a batch varies from the start.
@@ -21,7 +23,7 @@ class ConvEncoder(nn.Sequential):
 
     def __init__(
         self,
-        size: int,
+        size: int | tuple[int, int],
         dim: int,
         *,
         channels: int = 1,
@@ -30,17 +32,17 @@ class ConvEncoder(nn.Sequential):
     ) -> None:
         if min([dim, channels, hidden, *widths], default=0) < 1 or not widths:
             raise InputError("a convolutional encoder needs layers of at least one channel or unit each")
-        halved = 2 ** len(widths)
-        left, rest = divmod(size, halved)
-        if rest or left < 1:
+        sides = (size, size) if isinstance(size, int) else size
+        left = math.prod(side // 2 ** len(widths) for side in sides)
+        if left < 1:
             raise InputError(
-                f"an image that {len(widths)} convolutions halve needs a side that {halved} divides, not {size}"
+                f"{len(widths)} convolutions that halve an image leave nothing of one of {sides[0]} × {sides[1]} pixels"
             )
         layers: list[nn.Module] = []
         for before, after in zip([channels, *widths], widths, strict=False):
             layers += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
-        super().__init__(*layers, nn.Flatten(), MLP([widths[-1] * left**2, hidden, dim]))
-        self.size, self.dim = int(size), int(dim)
+        super().__init__(*layers, nn.Flatten(), MLP([widths[-1] * left, hidden, dim]))
+        self.size, self.dim = size, int(dim)
         for layer in self.modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -15,6 +15,9 @@ from probssl.errors import InputError
 GLOBAL_RANDOM_STATE = threading.RLock()
 """Held while torch's random state, which all threads of a process share, is borrowed."""
 
+AT_ONCE, IMAGES_AT_ONCE = 8192, 512
+"""Rows, and images, that are encoded together."""
+
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
@@ -87,14 +90,23 @@ def seeded(seed: int, build: Callable[[], ModuleT]) -> ModuleT:
         return build()
 
 
+def as_floats(x: Tensor) -> Tensor:
+    """Observations as a network takes them: bytes, as images are kept, become numbers from 0 to 1."""
+    return x.float().mul_(1 / 255) if x.dtype == torch.uint8 else x
+
+
 @torch.no_grad()
-def encode(encoder: nn.Module, x: Tensor, *, batch_size: int = 8192) -> Tensor:
-    """Representations of all rows of x, in evaluation mode, batch by batch; the mode is restored afterwards."""
+def encode(encoder: nn.Module, x: Tensor, *, batch_size: int | None = None) -> Tensor:
+    """Representations of all rows of x, in evaluation mode, batch by batch; the mode is restored afterwards.
+
+    Images, which convolutions make many times as large, go through in smaller batches than rows of a table.
+    """
     module = representation(encoder)
+    batch_size = (AT_ONCE if x.ndim == 2 else IMAGES_AT_ONCE) if batch_size is None else batch_size
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:
-        return torch.cat([module(rows) for rows in x.split(batch_size)])
+        return torch.cat([module(as_floats(rows)) for rows in x.split(batch_size)])
     finally:
         for part in training:
             part.training = True

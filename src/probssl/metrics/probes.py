@@ -14,13 +14,16 @@ from probssl.metrics._inputs import Array, label_codes, whole
 from probssl.metrics._inputs import representations as checked
 from probssl.metrics._neighbours import vote
 
+Predict = Callable[[Array, NDArray[np.intp], Array], NDArray[np.intp]]
+FittedOn = tuple[ArrayLike, ArrayLike]
+
 
 @dataclass(frozen=True)
 class Probe:
     """Held-out accuracy of a probe over several splits, with the protocol that produced it."""
 
     mean: float
-    spread: float  # standard deviation over the splits (divided by the number of splits)
+    spread: float | None  # standard deviation over the splits (divided by their number); None where there is one
     scores: tuple[float, ...]
     protocol: str
     converged: bool = True
@@ -30,6 +33,7 @@ def linear_probe(
     representations: ArrayLike,
     labels: ArrayLike,
     *,
+    fitted_on: FittedOn | None = None,
     splits: int = 5,
     test_size: float = 0.2,
     standardise: bool = False,
@@ -52,6 +56,8 @@ def linear_probe(
     optimum than 1,000 of the default on badly scaled representations.
 
     Rows of a class with one member cannot be stratified: they join the training side of every split.
+    With `fitted_on`, representations and labels of other rows, there are no splits: it is fitted on those and scored
+    on all of these.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -76,9 +82,9 @@ def linear_probe(
             unfinished.append(model)
         return np.asarray(model.predict(query))
 
-    scores, protocol = _held_out(representations, labels, predict, splits, test_size, standardise, seed)
-    how = f"logistic regression ({solver}, at most {iterations} iterations, C=1), {protocol}"
-    how += f"; {len(unfinished)} of {splits} fits stopped before converging" if unfinished else "; all fits converged"
+    scores, protocol = _scores(representations, labels, predict, fitted_on, splits, test_size, standardise, seed)
+    how = f"logistic regression ({solver}, at most {iterations} iterations, C=1), {protocol}; "
+    how += f"{len(unfinished)} of {len(scores)} fits stopped before converging" if unfinished else "all fits converged"
     return _probe(scores, how, not unfinished)
 
 
@@ -87,6 +93,7 @@ def knn_probe(
     labels: ArrayLike,
     *,
     neighbours: int = 5,
+    fitted_on: FittedOn | None = None,
     splits: int = 5,
     test_size: float = 0.2,
     standardise: bool = False,
@@ -94,7 +101,7 @@ def knn_probe(
 ) -> Probe:
     """Held-out accuracy of a k-nearest-neighbour vote on frozen representations.
 
-    Euclidean distance, equal votes, the splits of `linear_probe`.
+    Euclidean distance, equal votes, the splits of `linear_probe`, or as there the rows of `fitted_on`.
     Higher is better; range [0, 1]. Unchanged by rotation, translation and a common scale of the
     representations.
     """
@@ -105,18 +112,51 @@ def knn_probe(
             raise InputError(f"{neighbours} neighbours are more than the {len(x)} training rows of a split.")
         return vote(x, y, query, neighbours)
 
-    scores, protocol = _held_out(representations, labels, predict, splits, test_size, standardise, seed)
+    scores, protocol = _scores(representations, labels, predict, fitted_on, splits, test_size, standardise, seed)
     return _probe(scores, f"{neighbours} nearest neighbours (Euclidean, equal votes), {protocol}", True)
 
 
 def _probe(scores: list[float], protocol: str, converged: bool) -> Probe:
-    return Probe(float(np.mean(scores)), float(np.std(scores)), tuple(scores), protocol, converged)
+    spread = float(np.std(scores)) if len(scores) > 1 else None
+    return Probe(float(np.mean(scores)), spread, tuple(scores), protocol, converged)
+
+
+def _scores(
+    representations: ArrayLike,
+    labels: ArrayLike,
+    predict: Predict,
+    fitted_on: FittedOn | None,
+    splits: int,
+    test_size: float,
+    standardise: bool,
+    seed: int,
+) -> tuple[list[float], str]:
+    if fitted_on is None:
+        return _held_out(representations, labels, predict, splits, test_size, standardise, seed)
+    x, fitting = checked(representations), checked(fitted_on[0])
+    if x.shape[1] != fitting.shape[1]:
+        raise InputError(f"a probe needs the dimensions it was fitted in, {fitting.shape[1]}, not {x.shape[1]}.")
+    y, _ = label_codes(np.concatenate([np.asarray(fitted_on[1]), np.asarray(labels)]), len(fitting) + len(x))
+    fitted, judged = y[: len(fitting)], y[len(fitting) :]
+    if len(np.unique(fitted)) < 2:
+        raise InputError("a probe needs two classes among the rows that it is fitted on.")
+    if standardise:
+        fitting, x = _standardised(fitting, x)
+    protocol = f"fitted on {len(fitting)} rows kept for it, accuracy on {len(x)} others"
+    return [float(np.mean(predict(fitting, fitted, x) == judged))], protocol
+
+
+def _standardised(train: Array, test: Array) -> tuple[Array, Array]:
+    """Both with mean 0 and variance 1 by the training rows; what is constant there is only shifted."""
+    constant = train.max(axis=0) == train.min(axis=0)
+    mean, deviation = train.mean(axis=0), np.where(constant, 1.0, train.std(axis=0))
+    return (train - mean) / deviation, (test - mean) / deviation
 
 
 def _held_out(
     representations: ArrayLike,
     labels: ArrayLike,
-    predict: Callable[[Array, NDArray[np.intp], Array], NDArray[np.intp]],
+    predict: Predict,
     splits: int,
     test_size: float,
     standardise: bool,
@@ -147,9 +187,7 @@ def _held_out(
         train, test = np.concatenate([many[inside], alone]), many[outside]
         a, b = x[train], x[test]
         if standardise:
-            constant = a.max(axis=0) == a.min(axis=0)
-            mean, deviation = a.mean(axis=0), np.where(constant, 1.0, a.std(axis=0))
-            a, b = (a - mean) / deviation, (b - mean) / deviation
+            a, b = _standardised(a, b)
         scores.append(float(np.mean(predict(a, y[train], b) == y[test])))
     protocol = (
         f"mean accuracy over {splits} stratified shuffle splits, "

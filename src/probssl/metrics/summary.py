@@ -83,10 +83,14 @@ def evaluate(
     labels: ArrayLike | None = None,
     partner: ArrayLike | None = None,
     latents: ArrayLike | None = None,
+    fitted_on: tuple[ArrayLike, ArrayLike] | None = None,
     standardise: bool = False,
     seed: int = 0,
 ) -> Evaluation:
-    """As `summarise`, with a line beside each number that says how it was computed or why it is None."""
+    """As `summarise`, with a line beside each number that says how it was computed or why it is None.
+
+    `fitted_on`: representations and labels of other rows, on which probes are fitted in place of splits of these.
+    """
     x = representations(z)
     if labels is not None:
         label_codes(labels, len(x))
@@ -95,6 +99,9 @@ def evaluate(
     if latents is not None and len(truth := representations(latents, "latents")) != len(x):
         raise InputError(f"there must be as many latents as representations, {len(x)}, not {len(truth)}.")
     spectrum = spectra(x)
+
+    def probe(kind: Callable[..., Probe]) -> Probe:
+        return kind(x, _given(labels), fitted_on=fitted_on, standardise=standardise, seed=seed)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
@@ -105,8 +112,8 @@ def evaluate(
             f"affine fit, mean over latents, 20% of {len(x)} rows held out, seed {seed}",
         ),
         "mcc": (lambda: mcc(x, _given(latents)).value, f"Pearson, best one-to-one assignment, {len(x)} rows"),
-        "linear_probe": (lambda: linear_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
-        "knn_probe": (lambda: knn_probe(x, _given(labels), standardise=standardise, seed=seed), ""),
+        "linear_probe": (lambda: probe(linear_probe), ""),
+        "knn_probe": (lambda: probe(knn_probe), ""),
         "rankme": (lambda: rankme(x), "exp entropy of the singular values, not centred"),
         "effective_rank": (lambda: spectrum.effective_rank, "exp entropy of the covariance eigenvalues"),
         "numerical_rank": (

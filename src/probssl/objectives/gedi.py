@@ -58,6 +58,11 @@ class GEDI(ClusteringObjective):
     and then what lies far outside seems likely; the normal factor falls faster than a ReLU network can grow. p(y | x)
     is the same.
 
+    With `pair="augmented"` clusters are asked of two augmentations, and so is the density of the first of them, or of
+    the data itself where `density_of="data"`. That suits images whose augmentations are told from them at a glance,
+    by their noise: with `pair="original"` a network may then be sure of one cluster for all that is augmented and of
+    none for all that is not, which the prior term, seeing originals alone, does not mind.
+
     The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
     """
 
@@ -81,11 +86,14 @@ class GEDI(ClusteringObjective):
         base_scale: float | None = None,
         temperature: float = 1.0,
         pair: Pair = "original",
+        density_of: Literal["pair", "data"] = "pair",
         head: Prototypes | None = None,
     ) -> None:
         if base_scale is not None and not 0 < base_scale < math.inf:
             raise InputError(f"the scale of the base density must be positive and finite, not {base_scale:g}")
         given = None if isinstance(prior, str) else prior
+        if density_of not in ("pair", "data"):
+            raise InputError(f"the density is of 'pair' or of 'data', not {density_of!r}")
         if isinstance(prior, str) and prior not in ("uniform", "learnt"):
             raise InputError(f"the prior over clusters is 'uniform', 'learnt' or a distribution, not {prior!r}")
         if not 1 < prior_price < math.inf:
@@ -103,6 +111,7 @@ class GEDI(ClusteringObjective):
         head = Prototypes(dim, clusters, temperature=temperature) if head is None else head
         super().__init__(head, pair=pair, prior=given)
         self.weights = {name: float(weight) for name, weight in weights.items() if weight}
+        self.density_of = density_of
         self.buffer = buffer if generative else None
         self.sampler, self.base_scale = SGLD() if sampler is None else sampler, base_scale
         self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
@@ -118,7 +127,9 @@ class GEDI(ClusteringObjective):
         found: dict[str, Tensor] = {}
         if "generative" in self.weights:
             samples = self.draw(encoder, len(first))
-            of_data, of_samples = -self._density_of(first, logits), -self.log_density(encoder, samples)
+            apart = self.density_of == "data" and self.pair == "augmented"
+            of_data = -(self.log_density(encoder, views.x) if apart else self._density_of(first, logits))
+            of_samples = -self.log_density(encoder, samples)
             found["generative"] = of_data.mean() - of_samples.mean()
             if "magnitude" in self.weights:
                 found["magnitude"] = of_data.square().mean() + of_samples.square().mean()

@@ -18,7 +18,8 @@ from probssl.energies import Energy
 from probssl.errors import InputError
 from probssl.objectives.base import Objective
 from probssl.objectives.contrast import SimSiam
-from probssl.pairings.views import Pairing
+from probssl.objectives.normalised import Biased
+from probssl.pairings.views import Pairing, SampledPairing
 
 
 class _OnInputs(Energy):
@@ -86,6 +87,12 @@ class RatioEnergy(_OnInputs):
 class FlatEnergy(_OnInputs):
     """δ = 0: the model q(x | x̃) = p(x) of a constant encoder, which ignores x̃."""
 
+    def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def embed_augmented(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return (a * 0).sum(-1)  # depends on a, so that its slope is 0 and not undefined
 
@@ -145,6 +152,10 @@ class ReferenceLosses:
         return cls(**read)
 
 
+WITHOUT_CONSTANT = (SimSiam, Biased)
+"""Losses that a constant encoder does not show the worth of: as good as any other, or at odds with the learnt bias."""
+
+
 class _Constant(nn.Module):
     """The encoder that ignores its input."""
 
@@ -170,12 +181,14 @@ def reference_losses(
     """The loss of an encoder, in evaluation mode as the objective is, beside its references on batches drawn from x.
 
     The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`),
-    where terms are weighted, or where the densities are beyond double precision.
+    where terms are weighted, where nobody knows the density of the pairing, or where densities are beyond double
+    precision.
     """
     generator = torch.Generator(device=x.device).manual_seed(seed)
     objective = objective.without_sampling()
     truth = RatioEnergy(pairing, x) if objective.learns == "ratio" else PosteriorEnergy(pairing)
-    at_truth, flat = objective.with_energy(truth), objective.with_energy(FlatEnergy())
+    known = not isinstance(pairing, SampledPairing)
+    at_truth, flat = objective.with_energy(truth) if known else None, objective.with_energy(FlatEnergy())
     values: dict[str, list[float]] = {"model": [], "optimum": [], "constant": []}
     size, modes = min(batch_size, len(x)), [(module, module.training) for module in (encoder, objective)]
     encoder.eval()
@@ -188,10 +201,11 @@ def reference_losses(
             values["model"].append(objective(encoder, views).total.item())
             if objective.weights:
                 continue
-            if at_truth is not None and flat is not None:
+            if at_truth is not None:
                 values["optimum"].append(at_truth(encoder, views).total.item())
+            if flat is not None:
                 values["constant"].append(flat(encoder, views).total.item())
-            elif not isinstance(objective, SimSiam):  # for which a constant encoder is as good as any
+            elif not isinstance(objective, WITHOUT_CONSTANT):
                 values["constant"].append(objective(_Constant(dim), views).total.item())
     finally:
         for module, training in modes:

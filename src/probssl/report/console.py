@@ -44,18 +44,19 @@ def status(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on standard error that appears when bytes begin to arrive."""
-    if quiet:
+    """A bar on standard error that appears when bytes begin to arrive, of a download or of a folder; in a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_interactive:
         yield lambda done, total: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     bar = Progress(
-        TextColumn(f"downloading {escape(name)}"),
+        TextColumn(f"reading {escape(Path(name).name)}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
     task = bar.add_task("download", total=None)
@@ -140,7 +141,8 @@ def show_comparison(comparison: Comparison) -> None:
         cells = [format_value(values, metric.name, " ± " if roomy else "±") for values in comparison.rows.values()]
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
     console.print(table)
-    console.print("↑ higher is better, ↓ lower; ± standard deviation over splits", style="dim", highlight=False)
+    told = "± standard deviation over splits" if comparison.judged is None else comparison.judged
+    console.print(f"↑ higher is better, ↓ lower; {told}", style="dim", highlight=False)
     if comparison.deaugmenting:
         show_deaugmenting(comparison)
 

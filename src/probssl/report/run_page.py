@@ -13,7 +13,7 @@ from probssl.doctor import examine
 from probssl.errors import InputError, ProbsslError
 from probssl.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
-from probssl.report import figures, interactive, plane
+from probssl.report import figures, interactive, plane, tiles
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
@@ -59,6 +59,7 @@ def render(run: Run) -> str:
             raise InputError(f"{stored} is damaged: remove it, or train again") from error
         sections.append(_projection(z, labels, classes, numbers))
     sections += _plane(run)
+    sections += _pictures(run)
     if len(rows) > 1:
         curves = figures.loss_curves(rows, term_names(rows[-1]), _minima(rows[-1]))
         told = "Dotted: the least that a term can be." if _minima(rows[-1]) else ""
@@ -108,11 +109,12 @@ def _deaugmenting(comparison: Comparison) -> str:
 def _metrics(run: Run) -> str:
     assert run.comparison is not None
     codes = run.comparison.rows
-    seen = (
-        "The encoder was trained on these rows without their labels."
-        if run.recipe.world is None
-        else "These rows are drawn afresh from the world: the encoder has seen others, and no latents."
-    )
+    splits = "± is the standard deviation over splits."
+    seen = f"{splits} The encoder was trained on these rows without their labels."
+    if run.recipe.world is not None:
+        seen = f"{splits} These rows are drawn afresh from the world: the encoder has seen others, and no latents."
+    if run.comparison.judged is not None:
+        seen = f"{run.comparison.judged}. The encoder saw no labels."
     shown = [metric for metric in METRICS if any(metric.name in values for values in codes.values())]
     body = [
         [
@@ -129,7 +131,7 @@ def _metrics(run: Run) -> str:
         "What the representation is worth",
         html.table(["", *codes], body, strong_column=len(codes))
         + f"<details><summary>How each number was computed</summary>{protocols}</details>",
-        f"↑ higher is better, ↓ lower; ± is the standard deviation over splits. {seen}",
+        f"↑ higher is better, ↓ lower; {seen}",
     )
 
 
@@ -164,6 +166,35 @@ def _minima(row: dict[str, Any]) -> dict[str, float]:
     """The least values that the terms of a clustering loss can have, where they are known."""
     known = {"invariance": INVARIANCE_MINIMUM, "prior": row.get("prior_minimum")}
     return {name: least for name, least in known.items() if name in row and least is not None}
+
+
+SHEETS = {
+    "augmented": (
+        "Images and their augmentations",
+        "The first row is data; below each image, what the training pairs it with.",
+    ),
+    "neighbours": (
+        "Nearest neighbours",
+        "On the left an image; on its right those nearest to it in the representation, the nearest first.",
+    ),
+    "samples": ("Samples", "Chains of the density as training left them, the oldest, sorted by their clusters."),
+}
+
+
+def _pictures(run: Run) -> list[str]:
+    """Sheets of images, which a run of images has."""
+    stored = run.folder / "pictures.npz"
+    if not stored.is_file():
+        return []
+    try:
+        with np.load(stored) as sheets:
+            return [
+                html.section(title, tiles.shown(sheets[name]), note)
+                for name, (title, note) in SHEETS.items()
+                if name in sheets
+            ]
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{stored} is damaged: remove it, or train again") from error
 
 
 def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:

@@ -1,0 +1,37 @@
+"""Observations as a model takes them, whatever they were: rows of a table, of a world, or images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Inputs of a model's encoder, and what is known about each."""
+
+    source: str
+    x: Tensor
+    """[n, ...]: standardised rows, or images, which stay bytes until a network takes them (`as_floats`)."""
+    labels: np.ndarray | None = None
+    """[n], codes into `classes`."""
+    classes: tuple[str, ...] = ()
+    latents: np.ndarray | None = None
+    """[n, k], the truth behind rows of a world."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def some(self, count: int, seed: int) -> Observations:
+        """All of them, or `count` that the seed chooses."""
+        if len(self) <= count:
+            return self
+        return self.take(np.random.default_rng(seed).permutation(len(self))[:count])
+
+    def take(self, rows: np.ndarray) -> Observations:
+        """Those of these numbers, in this order."""
+        labels, latents = (None if of is None else of[rows] for of in (self.labels, self.latents))
+        return replace(self, x=self.x[torch.from_numpy(rows)], labels=labels, latents=latents)

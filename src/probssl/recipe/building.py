@@ -1,0 +1,172 @@
+"""What a recipe makes: encoder, energy, pairing, objective. torch is imported here, and so only when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from probssl import energies, objectives
+from probssl.encoders import MLP, ConvEncoder, Predictor, ResNet8, latent_encoder, seeded
+from probssl.energies import Energy
+from probssl.objectives import GEDI, Objective
+from probssl.objectives.base import Pair
+from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
+from probssl.recipe.names import (
+    BASE_SCALE,
+    CHAINS,
+    CHAINS_RENEWED,
+    CLUSTERS,
+    IMAGE_LANGEVIN_CLIP,
+    IMAGE_LANGEVIN_NOISE,
+    IMAGE_LANGEVIN_STEP,
+    LANGEVIN_STEP,
+    MAGNITUDE,
+    WHITENED_ROWS,
+)
+from probssl.samplers import SGLD, Box, NormalStart, ReplayBuffer, Start, UniformStart
+
+if TYPE_CHECKING:
+    from probssl.recipe.recipe import Recipe
+
+LEAST_SIDE = 4
+"""What the convolutions of `conv` leave at least of the shorter side of an image, and less than twice that."""
+
+CONV_HIDDEN = 256
+"""Units of the layer between the convolutions and the representation."""
+
+
+def encoder(recipe: Recipe, features: int) -> nn.Module:
+    """The encoder with the initial weights that the seed decides, whatever the objective is.
+
+    That of a world whitens what it sees, and ends on the sphere where the energy compares directions alone.
+    """
+    sized = recipe.for_features(features)
+    assert sized.dim is not None
+    dim, hidden, world = sized.dim, sized.hidden or (), recipe.build_world()
+    if recipe.images is not None:
+        return seeded(recipe.seed, lambda: _network(sized, dim))
+    if world is None:
+        return seeded(recipe.seed, lambda: MLP([features, *hidden, dim]))
+    sample, _ = world.observe(WHITENED_ROWS, torch.Generator().manual_seed(recipe.seed))
+    sphere = recipe.energy == "cosine" or recipe.objective == "aninfonce"
+    return seeded(recipe.seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere))
+
+
+def _network(sized: Recipe, dim: int) -> nn.Module:
+    """The network of images [n, channels, height, width]."""
+    assert sized.shape is not None
+    channels, height, width = sized.shape
+    if sized.network == "mlp":
+        return nn.Sequential(nn.Flatten(), MLP([channels * height * width, *(sized.hidden or ()), dim]))
+    assert sized.width is not None
+    if sized.network == "resnet8":
+        return ResNet8(channels, sized.width, dim)
+    halvings = max(1, (min(height, width) // LEAST_SIDE).bit_length() - 1)
+    widths = [sized.width * 2 ** min(layer, 2) for layer in range(halvings)]
+    return ConvEncoder((height, width), dim, channels=channels, widths=widths, hidden=CONV_HIDDEN)
+
+
+def pairing(recipe: Recipe) -> Pairing:
+    """The augmentation: of tables, mask features and add noise; of images, what its name says."""
+    if recipe.augmentation is not None:
+        return ImageAugmentation(recipe.augmentation)
+    return MaskAndNoise(recipe.preservation, recipe.noise)
+
+
+def energy(recipe: Recipe, features: int) -> Energy:
+    """The energy between representations; an asymmetric one starts as its symmetric base."""
+    dim = recipe.for_features(features).dim
+    assert dim is not None
+    makers: dict[str, Callable[[], Energy]] = {
+        "euclidean": energies.Euclidean,
+        "cosine": lambda: energies.Cosine(recipe.temperature),
+        "pnorm": lambda: energies.PNorm(recipe.p),
+        "dot": lambda: energies.Dot(recipe.temperature),
+        "anisotropic": lambda: energies.Anisotropic(dim),
+    }
+    base = makers[recipe.energy]()
+    if recipe.asymmetry == "predictor":
+        return energies.Asymmetric(base, predictor=Predictor(dim))
+    if recipe.asymmetry == "encoder":
+        return energies.Asymmetric(base, encoder=encoder(recipe, features))
+    return base
+
+
+def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
+    """The objective, its own parameters initialised from the seed.
+
+    Positives are (x, x̃), as suits tables, and (x̃₁, x̃₂) of images, as is customary there. The rows of the data are
+    for objectives that remember each of them; only who looks at the energy alone may leave them out.
+    """
+    sized = recipe.for_features(features)
+    dim, clusters, temperature = sized.dim, sized.clusters or CLUSTERS, recipe.temperature
+    assert dim is not None
+    rows = clusters if rows is None else rows
+    pair: Pair = "original" if recipe.images is None else "augmented"
+
+    def made() -> Energy:
+        return energy(recipe, features)
+
+    makers: dict[str, Callable[[], Objective]] = {
+        "infonce": lambda: objectives.InfoNCE(made(), pair=pair),
+        "snl": lambda: objectives.SNL(dim, made(), pair=pair),
+        "nce": lambda: objectives.NCE(dim, made(), pair=pair),
+        "fisher": lambda: objectives.Fisher(made()),
+        "sliced-fisher": lambda: objectives.SlicedFisher(made(), slices=recipe.slices),
+        "jensen-shannon": lambda: objectives.JensenShannon(made(), pair=pair),
+        "chi-squared": lambda: objectives.ChiSquared(made(), pair=pair),
+        "renyi": lambda: objectives.RenyiInfoNCE(made(), order=recipe.order, pair=pair),
+        "simclr": lambda: objectives.SimCLR(made(), pair=pair),
+        "spectral": lambda: objectives.Spectral(pair=pair),
+        "triplet": lambda: objectives.Triplet(made(), margin=recipe.margin, pair=pair),
+        "simsiam": lambda: objectives.SimSiam(dim, pair=pair),
+        "barlow": lambda: objectives.BarlowTwins(pair=pair),
+        "vicreg": lambda: objectives.VICReg(pair=pair),
+        "wmse": lambda: objectives.WMSE(pair=pair),
+        "corinfomax": lambda: objectives.CorInfoMax(pair=pair),
+        "aninfonce": lambda: objectives.AnInfoNCE(dim),
+        "swav": lambda: objectives.SwAV(dim, clusters, temperature=temperature, pair=pair),
+        "protocpc": lambda: objectives.ProtoCPC(dim, clusters, temperature=temperature, pair=pair),
+        "gedi": lambda: _gedi(sized, features, recipe.generative, recipe.invariance, recipe.balance),
+        "jem": lambda: _gedi(sized, features, 1.0, 0.0, 0.0),
+        "deepcluster": lambda: objectives.DeepClustering(dim, clusters, rows, temperature=temperature),
+        "instance": lambda: objectives.InstanceDiscrimination(dim, rows, temperature=temperature),
+    }
+    return seeded(recipe.seed + 1, makers[recipe.objective])
+
+
+def _gedi(sized: Recipe, features: int, generative: float, invariance: float, balance: float) -> Objective:
+    """GEDI with chains that start where the data lies.
+
+    Standardised rows are N(0, 1) in every feature. Images lie in the unit box, which the chains do not leave.
+    """
+    assert sized.dim is not None
+    start: Start
+    if sized.shape is not None:
+        start = UniformStart(torch.zeros(sized.shape), torch.ones(sized.shape))
+        sampler = SGLD(
+            sized.sgld_steps,
+            IMAGE_LANGEVIN_STEP,
+            noise=IMAGE_LANGEVIN_NOISE,
+            clip=IMAGE_LANGEVIN_CLIP,
+            box=Box(0.0, 1.0),
+        )
+    else:
+        start = NormalStart(torch.zeros(features), torch.ones(features))
+        sampler = SGLD(steps=sized.sgld_steps, step_size=LANGEVIN_STEP)
+    return GEDI(
+        sized.dim,
+        sized.clusters or CLUSTERS,
+        ReplayBuffer(start, max(CHAINS, sized.batch_size), CHAINS_RENEWED),
+        sampler,
+        generative=generative,
+        invariance=invariance,
+        balance=balance,
+        magnitude=MAGNITUDE if generative else 0.0,
+        base_scale=BASE_SCALE if sized.shape is None else None,
+        pair="original" if sized.shape is None or not invariance + balance else "augmented",
+        density_of="data",
+    )
