@@ -144,7 +144,8 @@ def test_gedis_of_other_weights_and_samplers_train_as_alone() -> None:
             chains = ReplayBuffer(UniformStart.around(rows().double()), 80, 0.2, torch.Generator().manual_seed(seed))
             objective = seeded(seed, lambda: GEDI(3, 2, chains, sampler, base_scale=3.0, **weights)).double()  # type: ignore[arg-type]
             encoder = seeded(seed, lambda: MLP([FEATURES, 8, 3])).double()
-            plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
+            ramp = {"prior": 0.1} if seed == 1 else None
+            plan = TrainingPlan(steps=12, batch_size=16, log_every=4, initial_weights=ramp)
             return Trial(encoder, objective, MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
 
         plain, bounded = SGLD(steps=3, step_size=0.01), SGLD(steps=2, noise=0.1, clip=0.5, box=Box(-2, 2))

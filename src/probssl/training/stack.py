@@ -293,7 +293,8 @@ class TorchGradients:
         trials, encoder = self.stack.trials[span], self.stack.encoder
         objectives = [t.objective for t in trials]
         if StackedGEDI.fits(objectives[0]):
-            return StackedGEDI(cast(list[GEDI], objectives), encoder, span, [t.seed for t in trials])
+            plans, seeds = [t.plan for t in trials], [t.seed for t in trials]
+            return StackedGEDI(cast(list[GEDI], objectives), encoder, span, plans, seeds)
         kind = StackedFisher if StackedFisher.fits(objectives[0]) else StackedLosses
         return kind(objectives, encoder, span)
 

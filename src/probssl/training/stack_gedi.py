@@ -13,6 +13,7 @@ from probssl.objectives.base import Objective
 from probssl.objectives.clustering import invariance, prior_cross_entropy
 from probssl.objectives.gedi import GEDI
 from probssl.training.loop import describe
+from probssl.training.plan import TrainingPlan
 from probssl.training.stack_losses import StackedLosses, StackedViews, alike
 from probssl.training.stack_parts import StackedEncoder
 
@@ -30,15 +31,24 @@ class StackedGEDI(StackedLosses):
         """Whether an objective is one of these: GEDI with a plain head and nothing to remember but its chains."""
         return type(objective) is GEDI and not objective.learns_prior and _plain(objective.head)
 
-    def __init__(self, objectives: Sequence[GEDI], encoder: StackedEncoder, span: slice, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        objectives: Sequence[GEDI],
+        encoder: StackedEncoder,
+        span: slice,
+        plans: Sequence[TrainingPlan],
+        seeds: Sequence[int],
+    ) -> None:
         super().__init__(objectives, encoder, span)
         first = objectives[0]
         self.names = tuple(first.weights)
-        self.weights = [torch.tensor([own.weights[name] for own in objectives]) for name in self.names]
+        self.own_weights = [own.weights for own in objectives]
+        self.plans, self.step = plans, 0
         self.buffers = [own.buffer for own in objectives if own.buffer is not None]
         self.random = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.sampler, self.pair = first.sampler, first.pair
         self.temperature, self.base_scale = first.head.temperature, first.base_scale
+        self.weights = self._weights()
 
     def __call__(self, views: StackedViews, embedded: dict[int, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         encoder = self.encoder.of(self.span)
@@ -62,8 +72,16 @@ class StackedGEDI(StackedLosses):
         if "prior" in self.names:
             found["prior"] = torch.vmap(prior_cross_entropy)(self.stack.parameters["prior"], log_p)
         terms = [found[name] for name in self.names]
+        if any(plan.initial_weights for plan in self.plans):
+            self.weights = self._weights()
         total = torch.stack([term * weight for term, weight in zip(terms, self.weights, strict=True)]).sum(0)
+        self.step += torch.is_grad_enabled()
         return total, tuple(term.detach() for term in terms)
+
+    def _weights(self) -> Tensor:
+        """The weight of every term of every trial at this step: [terms, K]."""
+        now = [plan.weights(self.step, own) for plan, own in zip(self.plans, self.own_weights, strict=True)]
+        return self.stack.values.new_tensor([[weights[name] for weights in now] for name in self.names])
 
     @property
     def _centres(self) -> Tensor:
