@@ -26,10 +26,10 @@ METHODS = (*VARIANTS, TWO_STAGE, *BASELINES)
 AS_PRINTED = {f"{method} as printed": method for method in ("GEDI no gen", "GEDI")}
 TERMS = {"generative": "generative", "invariance": "invariance", "balance": "prior"}
 
-SCALE: dict[Budget, tuple[int, int | None, int]] = {  # seeds, steps if not the settings' own, printed steps
-    "smoke": (1, 30, 30),
-    "laptop": (5, None, 3000),
-    "full": (5, None, 20_000),
+SCALE: dict[Budget, tuple[int, int, int, int]] = {  # seeds, seeds of each change, steps, steps as printed
+    "smoke": (1, 0, 30, 30),
+    "laptop": (5, 3, 3000, 3000),
+    "full": (5, 5, 3000, 20_000),
 }
 
 
@@ -55,23 +55,17 @@ class Toy(Study):
     code = ("probssl.studies.gedi_toy_trials",)
 
     def configs(self, budget: Budget) -> list[Config]:
-        seeds, steps, printed_steps = SCALE[budget]
-        found = Settings() if steps is None else Settings(steps=steps)
-        # Baselines have no prior term, no chains and a network of their own: the printed settings, as many steps.
-        printed = dataclasses.replace(PRINTED, steps=printed_steps)
-        settings: dict[str, tuple[str, Settings]] = {
-            method: (method, printed if method in BASELINES else found) for method in METHODS
-        }
-        settings |= {name: (method, printed) for name, method in AS_PRINTED.items()}
-        if budget != "smoke":
-            settings |= {
-                f"GEDI, {name}": ("GEDI", dataclasses.replace(found, **changed)) for name, changed in CHANGES.items()
-            }
+        seeds, few, steps, printed_steps = SCALE[budget]
+        found, printed = Settings(steps=steps), dataclasses.replace(PRINTED, steps=printed_steps)
+        # Baselines have no prior term, no chains and a network of their own, and are trained as printed.
+        settings = {method: (method, printed if method in BASELINES else found, seeds) for method in METHODS}
+        settings |= {name: (method, printed, seeds) for name, method in AS_PRINTED.items()}
+        settings |= {f"GEDI, {name}": ("GEDI", dataclasses.replace(found, **c), few) for name, c in CHANGES.items()}
         return [
             config(setting, data, method, own, seed)
-            for setting, (method, own) in settings.items()
+            for setting, (method, own, count) in settings.items()
             for data in DATA
-            for seed in range(seeds)
+            for seed in range(count)
         ]
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
