@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from probssl import kernels
 from probssl.encoders import MLP, WithHead, encode, seeded
 from probssl.energies import Cosine, Euclidean
-from probssl.objectives import InfoNCE, Objective
+from probssl.objectives import GEDI, InfoNCE, Objective
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
@@ -28,6 +28,7 @@ from probssl.recipe import (
     WITH_MEMORY,
     Recipe,
 )
+from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
 
@@ -126,11 +127,38 @@ def clustering_trial(objective: str, seed: int) -> Trial:
 @pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
 def test_clusterings_stack_unless_they_remember(objective: str) -> None:
     together, apart = ([clustering_trial(objective, seed) for seed in (0, 1, 2)] for _ in range(2))
-    assert (stacked._stacked(together) is None) == (objective in (*WITH_MEMORY, "gedi", "jem"))
+    assert (stacked._stacked(together) is None) == (objective in WITH_MEMORY)
     for one, other, fitted in zip(together, apart, fit_many(together), strict=True):
         expected = alone(other)
         assert distance(one, other) < 1e-5
         assert_same_story(fitted, expected, 1e-6)
+        for name, value in one.objective.named_buffers():
+            torch.testing.assert_close(value, other.objective.get_buffer(name))
+
+
+def test_gedis_of_other_weights_and_samplers_train_as_alone() -> None:
+    """Weights differ within one computation; another sampler, or a term that is missing, makes another."""
+
+    def trials() -> list[Trial]:
+        def one(seed: int, sampler: SGLD, **weights: float) -> Trial:
+            chains = ReplayBuffer(UniformStart.around(rows().double()), 80, 0.2, torch.Generator().manual_seed(seed))
+            objective = seeded(seed, lambda: GEDI(3, 2, chains, sampler, base_scale=3.0, **weights)).double()  # type: ignore[arg-type]
+            encoder = seeded(seed, lambda: MLP([FEATURES, 8, 3])).double()
+            ramp = {"prior": 0.1} if seed == 1 else None
+            plan = TrainingPlan(steps=12, batch_size=16, log_every=4, initial_weights=ramp)
+            return Trial(encoder, objective, MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
+
+        plain, bounded = SGLD(steps=3, step_size=0.01), SGLD(steps=2, noise=0.1, clip=0.5, box=Box(-2, 2))
+        weights = [{"invariance": 5.0}, {"balance": 20.0}, {"magnitude": 0.1}, {"invariance": 0.0}]
+        return [one(seed, s, **w) for s in (plain, bounded) for seed, w in enumerate(weights)]
+
+    together, apart = trials(), trials()
+    stack = stacked._stacked(together)
+    assert stack is not None
+    assert len(stack.losses) == 6
+    for one, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        assert_same_story(fitted, alone(other), 1e-6)
+        assert distance(one, other) < 1e-5
         for name, value in one.objective.named_buffers():
             torch.testing.assert_close(value, other.objective.get_buffer(name))
 

@@ -106,18 +106,26 @@ class ReplayBuffer(nn.Module):
         keep: bool = True,
     ) -> Tensor:
         """`count` chains, moved on by the sampler: [count, ...]. With `keep`, the buffer remembers where they are."""
+        chosen, renewed, begun = self.take(count, generator)
+        ended = sampler.walk(log_density, begun, generator)
+        if keep:
+            self.put(chosen, renewed, ended, sampler.steps)
+        return ended
+
+    def take(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Numbers of `count` chains [count], which of them begin anew [count], and where they are [count, ...]."""
         if count > self.capacity:
             raise InputError(f"a replay buffer of {self.capacity} chains cannot give {count} at a time")
         device = self.chains.device
         chosen = torch.randperm(self.capacity, generator=generator, device=device)[:count]
         renewed = torch.empty(count, device=device).uniform_(generator=generator) < self.reinitialise
         shape = (-1, *(1 for _ in self.chains.shape[1:]))
-        begun = torch.where(renewed.view(shape), self.start.draw(count, generator), self.chains[chosen])
-        ended = sampler.walk(log_density, begun, generator)
-        if keep:
-            self.chains[chosen] = ended
-            self.ages[chosen] = torch.where(renewed, 0, self.ages[chosen]) + sampler.steps
-        return ended
+        return chosen, renewed, torch.where(renewed.view(shape), self.start.draw(count, generator), self.chains[chosen])
+
+    def put(self, chosen: Tensor, renewed: Tensor, ended: Tensor, steps: int) -> None:
+        """Remember where chains that were taken have come to, by so many steps."""
+        self.chains[chosen] = ended
+        self.ages[chosen] = torch.where(renewed, 0, self.ages[chosen]) + steps
 
     def extra_repr(self) -> str:
         return f"capacity={self.capacity}, reinitialise={self.reinitialise:g}"

@@ -32,6 +32,8 @@ CATALOGUE = {
     "anisotropic/mismatch": "probssl.studies.scaling:Mismatch",
     "anisotropic/mnist-vae": "probssl.studies.mnist_vae:MnistVAE",
     "anisotropic/distinct": "probssl.studies.mnist_vae:Distinct",
+    "gedi/toy": "probssl.studies.gedi_toy:Toy",
+    "gedi/sensitivity": "probssl.studies.gedi_toy:Sensitivity",
     "identify/sprites": "probssl.studies.sprites:Sprites",
     "identify/natural-sprites": "probssl.studies.sprites:NaturalSprites",
     "identify/kitti": "probssl.studies.sprites_kitti:Kitti",

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from probssl.objectives.base import Objective
+from probssl.objectives.gedi import GEDI
 from probssl.pairings.views import FeaturewisePairing, Pairing, random_signs
 from probssl.training.batches import BatchStream, relatives
 from probssl.training.compiled import CompiledLosses, form_of, suits
@@ -20,7 +22,8 @@ from probssl.training.log import RunLog
 from probssl.training.loop import Fitted, record
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
-from probssl.training.stack_losses import StackedFisher, StackedLosses, StackedViews, alike
+from probssl.training.stack_gedi import StackedGEDI, together
+from probssl.training.stack_losses import StackedFisher, StackedLosses, StackedViews
 from probssl.training.stack_parts import StackedEncoder, StackOptimiser
 from probssl.training.watch import SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, clusters_of
 
@@ -42,7 +45,7 @@ class Stack:
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         # Kinds of objectives side by side; those that do not take embeddings from a shared pass come last.
-        self.trials = sorted(trials, key=lambda t: (StackedFisher.fits(t.objective), kind_of(t)))
+        self.trials = sorted(trials, key=lambda t: (_encodes_itself(t.objective), kind_of(t)))
         self.plan = self.trials[0].plan
         self.augmented = self.trials[0].objective.needs.augmented
         self.step = 0
@@ -243,10 +246,15 @@ class Stack:
         return results
 
 
+def _encodes_itself(objective: Objective) -> bool:
+    """Whether the losses of such objectives need no embeddings from a pass that all share."""
+    return StackedFisher.fits(objective) or StackedGEDI.fits(objective)
+
+
 def kind_of(trial: Trial) -> str:
     """Trials with equal kinds have objectives whose losses are computed as one."""
     form = form_of(trial.objective) if can_compile(trial) else None
-    return repr(alike(trial.objective) if form is None else form)
+    return repr(together(trial.objective) if form is None else form)
 
 
 def can_compile(trial: Trial) -> bool:
@@ -294,9 +302,13 @@ class TorchGradients:
         self._probe()
 
     def _losses(self, span: slice) -> StackedLosses:
-        objectives = [t.objective for t in self.stack.trials[span]]
+        trials, encoder = self.stack.trials[span], self.stack.encoder
+        objectives = [t.objective for t in trials]
+        if StackedGEDI.fits(objectives[0]):
+            plans, seeds = [t.plan for t in trials], [t.seed for t in trials]
+            return StackedGEDI(cast(list[GEDI], objectives), encoder, span, plans, seeds)
         kind = StackedFisher if StackedFisher.fits(objectives[0]) else StackedLosses
-        return kind(objectives, self.stack.encoder, span)
+        return kind(objectives, encoder, span)
 
     @torch.no_grad()
     def _probe(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from probssl.training.loop import Fitted, fit, flushed_denormals, interruptible
 from probssl.training.progress import Reporter
 from probssl.training.stack import Stack, Trial, can_compile, kind_of
-from probssl.training.stack_losses import alike
+from probssl.training.stack_gedi import StackedGEDI, together
 from probssl.training.stack_parts import layers_of
 from probssl.training.watch import SAMPLE_ROWS
 
@@ -122,9 +122,11 @@ def _kind(trial: Trial) -> Hashable | None:
     layers = layers_of(encoder)
     parameters = dict(encoder.named_parameters())
     shared = {id(p) for p in parameters.values()} & {id(p) for p in objective.parameters()}
-    if layers is None or alike(objective) is None or shared or data.device.type != "cpu" or data.ndim != 2:
+    if layers is None or together(objective) is None or shared or data.device.type != "cpu" or data.ndim != 2:
         return None
-    if plan.initial_weights or len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
+    if len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
+        return None
+    if plan.initial_weights and not StackedGEDI.fits(objective):
         return None
     return (
         tuple(layers),
