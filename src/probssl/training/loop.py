@@ -113,7 +113,8 @@ class _Run:
             self.stream = DataStream(pairing, data, plan.batch_size, seed, device)
         self.optimiser = make_optimiser(encoder, objective, plan)
         self.base_rates = [group["lr"] for group in self.optimiser.param_groups]
-        self.watch = CollapseWatch(self.stream.some(SAMPLE_ROWS), objective.energy)
+        looked_at = objective.observations(self.stream.some(SAMPLE_ROWS))[:SAMPLE_ROWS]
+        self.watch = CollapseWatch(looked_at, objective.energy)
         self.folder = None if out is None else CheckpointFolder(out / "checkpoints")
         self.step = 0
         self.seconds = 0.0
