@@ -16,7 +16,6 @@ from probssl.studies.comparison import references
 from probssl.studies.gedi_addition import METHODS, METRICS, STEPS, Addition, setting
 
 
-
 def _write(path: Path, array: np.ndarray) -> None:
     head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
     path.write_bytes(gzip.compress(head + array.tobytes(), 1))
