@@ -181,7 +181,10 @@ def figure_scores(rows: list[Row], sizes: Sequence[int]) -> Any:
         linewidth=0.9,
         label="published",
     )
-    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, frameon=False, loc="outside right center")
+    handles, labels = axes[0].get_legend_handles_labels()  # lines come before bars
+    figure.legend(
+        handles[1:] + handles[:1], labels[1:] + labels[:1], fontsize=8, frameon=False, loc="outside right center"
+    )
     return figure
 
 
@@ -219,8 +222,12 @@ def figure_digits(results: Results, examples: int) -> Any:
     for number, (truth, three) in enumerate(zip(shown["truth"], images, strict=True)):
         start = left + number * width
         for place, image in enumerate(three):
-            at = start + (place + 0.04) * width / 3.3
-            axis.imshow(image, cmap="gray_r", extent=(at, at + 0.27 * width, 0.1, 1.5), aspect="auto", vmin=0, vmax=255)
+            at = start + (place + 0.14) * width / 3.3
+            axis.imshow(
+                image, cmap="gray_r", extent=(at, at + 0.22 * width, 0.25, 1.4), aspect="auto", vmin=0, vmax=255
+            )
+        for place, sign in enumerate("+=", 1):
+            axis.text(start + place * width / 3.3, 0.8, sign, fontsize=9, ha="center", va="center", color=figures.MUTED)
         for row, (method, result) in enumerate(found.items()):
             read = result["shown"]["read"][number]
             for place, digit in enumerate(read):
