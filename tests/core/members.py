@@ -29,6 +29,7 @@ from probssl.objectives import (
     BarlowTwins,
     BiasNetwork,
     ChiSquared,
+    ConstrainedGEDI,
     CorInfoMax,
     DeepClustering,
     Ensemble,
@@ -50,6 +51,7 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import (
+    Each,
     GaussianNoise,
     ImageAugmentation,
     LinearMixture,
@@ -60,6 +62,7 @@ from probssl.pairings import (
     rotations,
 )
 from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+from probssl.symbolic import Constraint
 
 from .references import GaussianComponents, linear_components, mask_components
 
@@ -193,7 +196,10 @@ PAIRINGS: list[PairingMember] = [
 ]
 
 
-SAMPLED: list[Member[SampledPairing]] = [Member("images", lambda: ImageAugmentation("simclr-cifar"))]
+SAMPLED: list[Member[SampledPairing]] = [
+    Member("images", lambda: ImageAugmentation("simclr-cifar")),
+    Member("each-image", lambda: Each(ImageAugmentation("gedi-mnist"))),
+]
 """Pairings without a density: of images."""
 
 
@@ -205,6 +211,7 @@ class ObjectiveMember(Member[Objective]):
     """An objective, what its batches hold, and which laws it is exempt from by design."""
 
     negatives: str | None = None  # "shared" [M, ...] or "own" [n, M, ...]
+    group: int | None = None  # observations of an example, where its rows hold several
     latents: bool = False  # whether its batches come from a world
     stops_gradients: bool = False  # its gradient is not that of its value, on purpose
     bound_in_expectation: bool = False  # optimum() bounds the mean over batches, not every batch
@@ -217,7 +224,7 @@ class ObjectiveMember(Member[Objective]):
 
     def views(self, rows: int = ROWS, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Views:
         """A random batch with everything that this objective asks for."""
-        x = normal(rows, INPUT, seed=seed)
+        x = normal(rows, INPUT, seed=seed) if self.group is None else normal(rows, self.group, INPUT, seed=seed)
         views = GaussianNoise(0.5)(x, self.build().needs, generator(seed + 1))
         if self.negatives is not None:
             shape = (NEGATIVES, INPUT) if self.negatives == "shared" else (rows, NEGATIVES, INPUT)
@@ -254,6 +261,9 @@ def _chains() -> ReplayBuffer:
 
 
 CLIMB = SGLD(steps=2, noise=0.0)
+
+NEXT = Constraint.where(lambda a, b: b == a + 1 or a == b == 0, sizes=(CLUSTERS, CLUSTERS))
+"""The second observation is of the next class; or both are of the first."""
 
 
 def _filled(objective: DeepClustering) -> DeepClustering:
@@ -419,6 +429,23 @@ OBJECTIVES: list[ObjectiveMember] = [
             "no-gen": {"generative": 0.0},
             "no-gen-augmented": {"generative": 0.0, "pair": "augmented"},
             "learnt-prior": {"generative": 0.0, "prior": "learnt"},
+        }.items()
+    ),
+    *(
+        ObjectiveMember(
+            f"constrained-gedi-{name}",
+            lambda o=options: ConstrainedGEDI(EMBEDDING, NEXT, _chains(), CLIMB, **o),
+            group=2,
+            memory=True,
+            stops_gradients="generative" not in options,
+            samples="generative" not in options,
+        )
+        for name, options in {
+            "all": {"invariance": 5.0, "prior": [0.5, 0.3, 0.2], "magnitude": 0.1},
+            "paper": {"pair": "augmented"},
+            "no-gen": {"generative": 0.0},
+            "no-gen-augmented": {"generative": 0.0, "invariance": 5.0, "pair": "augmented"},
+            "constraint": {"generative": 0.0, "balance": 0.0},
         }.items()
     ),
     ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),

@@ -24,6 +24,7 @@ from probssl.objectives import (
     BarlowTwins,
     ChiSquared,
     ClusteringObjective,
+    ConstrainedGEDI,
     CorInfoMax,
     DeepClustering,
     Ensemble,
@@ -541,6 +542,36 @@ def _(objective: GEDI, encoder: nn.Module, views: Views) -> dict[str, float]:
     }
     if objective.buffer is not None:
         drawn = rows(objective.energy.embed, encoder, objective.draw(encoder, len(logits)))
+        of_data = [-log_sum_exp(row) for row in logits]
+        of_samples = [-log_sum_exp([score / tau for score in scores(objective.head, z)]) for z in drawn]
+        found["generative"] = mean(of_data) - mean(of_samples)
+        found["magnitude"] = mean([e**2 for e in of_data]) + mean([e**2 for e in of_samples])
+    return {name: value for name, value in found.items() if name in objective.weights}
+
+
+@loss.register
+def _(objective: ConstrainedGEDI, encoder: nn.Module, views: Views) -> dict[str, float]:
+    tau, clusters, group = objective.head.temperature, range(objective.clusters), views.x.shape[1]
+    sides = [*([views.x] if objective.pair == "original" else []), *views.augmented]
+    embedded = [rows(objective.energy.embed, encoder, side.flatten(0, 1)) for side in sides]
+    logits, *others = ([[score / tau for score in scores(objective.head, z)] for z in side] for side in embedded)
+    log_p = [log_softmax(row) for row in logits]
+    shares = [mean([math.exp(row[y]) for row in log_p]) for y in clusters]
+    prior = objective.prior.tolist()
+    found = {"prior": math.fsum(share * math.log(share / prior[y]) for y, share in enumerate(shares))}
+    chances = []
+    for start in range(0, len(log_p), group):
+        satisfied = []
+        for assignment in itertools.product(clusters, repeat=group):
+            if bool(objective.rule.satisfied(torch.tensor(assignment))):
+                satisfied.append(math.exp(math.fsum(log_p[start + k][y] for k, y in enumerate(assignment))))
+        chances.append(math.fsum(satisfied))
+    found["constraint"] = -mean([math.log(chance) for chance in chances])
+    if others:
+        log_q = [log_softmax(row) for row in others[0]]
+        found["invariance"] = mean([-dot([math.exp(v) for v in q], p) for p, q in zip(log_p, log_q, strict=True)])
+    if objective.buffer is not None:
+        drawn = rows(objective.energy.embed, encoder, objective.draw(encoder, len(views.x)))
         of_data = [-log_sum_exp(row) for row in logits]
         of_samples = [-log_sum_exp([score / tau for score in scores(objective.head, z)]) for z in drawn]
         found["generative"] = mean(of_data) - mean(of_samples)

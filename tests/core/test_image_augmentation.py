@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from probssl.errors import InputError
 from probssl.objectives import Fisher, SimCLR
-from probssl.pairings import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, Needs, image_preset
+from probssl.pairings import IMAGE_PRESETS, Each, ImageAugmentation, ImageStrengths, Needs, image_preset
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import random_boxes
 
@@ -222,6 +222,7 @@ def test_no_images(name: str) -> None:
 @pytest.mark.parametrize("member", each(SAMPLED))
 def test_a_pairing_that_is_only_sampled_has_no_density(member) -> None:
     pairing, x = member.built(), images(dtype=torch.float64)
+    x = x.unsqueeze(1) if isinstance(pairing, Each) else x
     views = pairing(x, Needs(augmented=2), generator())
     assert views.augmented.shape == (2, *x.shape)
     assert not torch.equal(*views.augmented)

@@ -2,6 +2,7 @@
 
 from probssl.objectives.base import Objective, PairObjective, Terms
 from probssl.objectives.clustering import ClusteringObjective, ProtoCPC, SwAV
+from probssl.objectives.constrained import ConstrainedGEDI
 from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
@@ -24,6 +25,7 @@ __all__ = [
     "BiasNetwork",
     "ChiSquared",
     "ClusteringObjective",
+    "ConstrainedGEDI",
     "CorInfoMax",
     "DeepClustering",
     "Ensemble",

@@ -131,6 +131,10 @@ class Objective(nn.Module, abc.ABC):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         """The named terms of the loss, each a scalar mean over the batch (`Summed` where their sum is at hand)."""
 
+    def observations(self, x: Tensor) -> Tensor:
+        """The observations that an encoder takes, of rows of data [n, ...], which may each hold several."""
+        return x
+
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """The greatest lower bound of the loss that holds for every data set, where one is known."""
         return None

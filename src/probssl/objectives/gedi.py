@@ -7,7 +7,7 @@ p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ generates, and a bound of the likelihood ask
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -88,6 +88,7 @@ class GEDI(ClusteringObjective):
         pair: Pair = "original",
         density_of: Literal["pair", "data"] = "pair",
         head: Prototypes | None = None,
+        more_weights: Mapping[str, float] | None = None,
     ) -> None:
         if base_scale is not None and not 0 < base_scale < math.inf:
             raise InputError(f"the scale of the base density must be positive and finite, not {base_scale:g}")
@@ -99,6 +100,7 @@ class GEDI(ClusteringObjective):
         if not 1 < prior_price < math.inf:
             raise InputError(f"the price of a learnt prior's entropy must be above 1 and finite, not {prior_price:g}")
         weights = {"generative": generative, "invariance": invariance, "prior": balance, "magnitude": magnitude}
+        weights |= more_weights or {}  # of terms that a subclass adds
         for name, weight in weights.items():
             if not 0 <= weight < math.inf:
                 raise InputError(f"the weight of {name} must not be negative, and finite, not {weight:g}")
@@ -122,18 +124,34 @@ class GEDI(ClusteringObjective):
         first, second = (
             (views.augmented[0], views.augmented[1]) if self.pair == "augmented" else (views.x, views.augmented[0])
         )
-        logits = self.logits(encoder, first)
+        data = views.x if self.density_of == "data" and self.pair == "augmented" else None
+        return self.terms_of(encoder, first, second, self.logits(encoder, first), chains=len(first), data=data)
+
+    def terms_of(
+        self,
+        encoder: nn.Module,
+        first: Tensor,
+        second: Tensor | None,
+        logits: Tensor,
+        *,
+        chains: int,
+        data: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The terms from one side of all pairs and its logits, the other side, and that many samples.
+
+        The density is of that side, unless other `data` is given.
+        """
         log_p = logits.log_softmax(-1)
         found: dict[str, Tensor] = {}
         if "generative" in self.weights:
-            samples = self.draw(encoder, len(first))
-            apart = self.density_of == "data" and self.pair == "augmented"
-            of_data = -(self.log_density(encoder, views.x) if apart else self._density_of(first, logits))
+            samples = self.draw(encoder, chains)
+            of_data = -(self._density_of(first, logits) if data is None else self.log_density(encoder, data))
             of_samples = -self.log_density(encoder, samples)
             found["generative"] = of_data.mean() - of_samples.mean()
             if "magnitude" in self.weights:
                 found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
         if "invariance" in self.weights:
+            assert second is not None
             found["invariance"] = invariance(log_p, self.log_probabilities(encoder, second))
         if "prior" in self.weights:
             found["prior"] = self.prior_term(log_p)

@@ -1,6 +1,7 @@
 """Pairings: which observations belong together, p(x, x̃). Each knows how to sample, its density and its score."""
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
+from probssl.pairings.groups import Each
 from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, image_preset
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.neighbours import RowPairs, neighbours
@@ -8,6 +9,7 @@ from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
 
 __all__ = [
     "IMAGE_PRESETS",
+    "Each",
     "GaussianNoise",
     "ImageAugmentation",
     "ImageStrengths",

@@ -37,6 +37,7 @@ CATALOGUE = {
     "identify/sprites": "probssl.studies.sprites:Sprites",
     "identify/natural-sprites": "probssl.studies.sprites:NaturalSprites",
     "identify/kitti": "probssl.studies.sprites_kitti:Kitti",
+    "gedi/addition": "probssl.studies.gedi_addition:Addition",
 }
 """Name -> module:class. A module is imported when its study is asked for."""
 

@@ -122,9 +122,10 @@ class _Run:
 
     def _make_watch(self) -> CollapseWatch:
         energy, clustering = self.objective.energy, clusters_of(self.objective)
+        observations = self.objective.observations
         if clustering is None:
-            return CollapseWatch(self.stream.some(SAMPLE_ROWS), energy)
-        sample, relatives = self.stream.pairs(SAMPLE_ROWS)
+            return CollapseWatch(observations(self.stream.some(SAMPLE_ROWS))[:SAMPLE_ROWS], energy)
+        sample, relatives = (observations(side)[:SAMPLE_ROWS] for side in self.stream.pairs(SAMPLE_ROWS))
         return CollapseWatch(sample, energy, clustering, relatives, UNDECIDED_FOR * self.plan.steps)
 
     def begin(self, resume: bool) -> None:
