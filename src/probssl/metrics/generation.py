@@ -33,9 +33,7 @@ def frechet_distance(first: ArrayLike, second: ArrayLike) -> float:
     if sides[0].shape[1] != sides[1].shape[1]:
         raise InputError(f"the sets have features of {sides[0].shape[1]} and {sides[1].shape[1]} dimensions.")
     means = [side.mean(axis=0) for side in sides]
-    factors = [
-        np.linalg.qr((side - mean) / np.sqrt(len(side) - 1), mode="r") for side, mean in zip(sides, means, strict=True)
-    ]
+    factors = [np.linalg.qr((side - mean) / np.sqrt(len(side) - 1))[1] for side, mean in zip(sides, means, strict=True)]
     shift = means[0] - means[1]
     spread = sum(float(np.square(factor).sum()) for factor in factors)
     overlap = float(np.linalg.svd(factors[0] @ factors[1].T, compute_uv=False).sum())

@@ -23,6 +23,7 @@ CODE = ("probssl.studies.gedi_models", "probssl.studies.gedi_images_trials", "pr
 
 SCALES: dict[Budget, dict[str, Any]] = {
     "smoke": {
+        "network": gedi_models.CONVOLUTIONS,
         "width": 4,
         "rows": 200,
         "steps": 4,
@@ -36,25 +37,35 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "clip": None,
         "chains": 32,
         "reinitialise": 0.05,
-        "magnitude": 0.0,
+        "magnitude": 0.1,
+        "crop": 0.7,
+        "pair": "augmented",
+        "invariance": 5.0,
+        "balance": 10.0,
     },
     "laptop": {
-        "width": 16,
+        "network": gedi_models.CONVOLUTIONS,
+        "width": 32,
         "rows": 10_000,
-        "steps": 500,
+        "steps": 600,
         "batch": 64,
         "rate": 1e-3,
         "warmup": 50,
         "anneal": "cosine",
         "langevin": 5,
-        "step_size": 10.0,
+        "step_size": 1.0,
         "noise": 0.01,
-        "clip": None,
-        "chains": 512,
+        "clip": 0.03,
+        "chains": 256,
         "reinitialise": 0.05,
-        "magnitude": 0.0,
+        "magnitude": 0.1,
+        "crop": 0.7,
+        "pair": "augmented",
+        "invariance": 5.0,
+        "balance": 10.0,
     },
     "full": {
+        "network": gedi_models.RESIDUAL,
         "width": {"else": 128, "cifar100": 256},
         "rows": 73_257,
         "epochs": {"else": 200, "svhn": 20},
@@ -69,6 +80,10 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "chains": 10_000,
         "reinitialise": 0.05,
         "magnitude": 0.0,
+        "crop": None,
+        "pair": "original",
+        "invariance": 50.0,
+        "balance": {"else": 25.0, "cifar100": 50.0},
     },
 }
 """How the models of a budget are trained. `full` is GEDI's Table 9; where sets differ, an entry is a dict."""
@@ -88,7 +103,7 @@ def trained_on(budget: Budget) -> tuple[str, ...]:
 
 
 class OnImages(Study):
-    """What both studies share: one model a unit of work, those that sample first, for they take longest."""
+    """What both studies share: one model a unit of work, seed by seed, those that sample first: they take longest."""
 
     code = CODE
 
@@ -97,10 +112,11 @@ class OnImages(Study):
             gedi_models.images_of(name)
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        def samples(config: Config) -> bool:
-            return config.get("model", {}).get("method") in ("JEM", "GEDI")
+        def turn(config: Config) -> tuple[int, bool]:
+            model = config.get("model") or config["untrained"]
+            return model["seed"], model["method"] not in ("JEM", "GEDI")
 
-        return [[config] for config in sorted(configs, key=samples, reverse=True)]
+        return [[config] for config in sorted(configs, key=turn)]
 
 
 class GediImages(OnImages):

@@ -64,10 +64,10 @@ def scale_notes(scale: Mapping[str, Any], measuring: Mapping[str, int], seeds: i
     length = f"{told(scale['epochs'])} epochs" if "epochs" in scale else f"{told(scale['steps'])} steps"
     temperature = scale["noise"] ** 2 / (2 * scale["step_size"])
     return (
-        f"ResNet-8 of width {told(scale['width'])}, the first {scale['rows']:,} training images at most, {length} of "
-        f"{scale['batch']} images, {scale['langevin']} Langevin steps each at temperature {temperature:.1e}, {seeds} "
-        f"seeds; {measuring['samples']:,} samples after {measuring['walk']} steps from noise, against the first "
-        f"{measuring['test']:,} test images at most. "
+        f"Network: {scale['network']}, {told(scale['width'])} numbers a representation; the first {scale['rows']:,} "
+        f"training images at most, {length} of {scale['batch']} images, {scale['langevin']} Langevin steps each at "
+        f"temperature {temperature:.1e}, {seeds} seeds; {measuring['samples']:,} samples after {measuring['walk']} "
+        f"steps from noise, against the first {measuring['test']:,} test images at most. "
     )
 
 

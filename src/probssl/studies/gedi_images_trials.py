@@ -28,7 +28,7 @@ SHOWN = 40
 
 
 class Classifier(nn.Module):
-    """Three linear layers after two convolutions of stride 2; `features` are the 32 numbers before the classes."""
+    """Two convolutions of stride 2, then three linear layers; `features` are the 32 numbers before the last."""
 
     def __init__(self, size: int, channels: int, classes: int) -> None:
         super().__init__()
@@ -47,6 +47,7 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
     Adam with a half cosine, seed 0; once a process.
     """
     found = images_of(data)
+    assert found.train_labels is not None
     x, labels = floats(found.train[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
     channels, size, _ = found.shape
     network = seeded(0, lambda: Classifier(size, channels, len(found.classes)))
