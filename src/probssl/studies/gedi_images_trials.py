@@ -75,7 +75,7 @@ def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
     def features(images: np.ndarray) -> np.ndarray:
         return (encode(network.features, torch.from_numpy(images)).double().numpy() - mean) / deviation
 
-    return Extractor(CLASSIFIER, features), pixel_components(train[:3_000].numpy(), COMPONENTS)
+    return Extractor(CLASSIFIER, features), pixel_components(train[:1_000].numpy(), COMPONENTS)
 
 
 def trial(config: Config, code: str) -> Result:
