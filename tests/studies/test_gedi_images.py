@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from probssl.density import SCORES
+from probssl.objectives.clustering import invariance, prior_cross_entropy
 from probssl.studies import experiments, gedi_images_trials, gedi_models, gedi_ood_trials
 from probssl.studies.comparison import references
 from probssl.studies.gedi_images import SCALES, GediImages
@@ -74,6 +75,26 @@ def test_what_a_model_says_of_images_is_one_joint_density() -> None:
     x = gedi_models.floats(gedi_models.images_of("mnist").test[:7])
     joint = model.log_density(x).unsqueeze(1) + model.log_probabilities(x)
     torch.testing.assert_close(joint, model.logits(x))
+
+
+def test_two_views_close_the_trap_that_an_image_and_its_noisy_copy_leave_open() -> None:
+    invariance_weight, balance, classes = 5.0, 10.0, 10
+    share = (invariance_weight + balance / classes) / (invariance_weight + balance)  # 0.4
+    originals = torch.full((1, classes), (1 - share) / (classes - 1)).log()
+    originals[0, 0] = math.log(share)
+    sure = torch.zeros(1, classes)
+    sure[0, 0] = 60.0
+    pair = [logits.double().requires_grad_() for logits in (originals, sure)]
+    uniform = torch.full((classes,), 1 / classes, dtype=torch.float64)
+    of_originals, of_copies = (logits.expand(8, classes).log_softmax(-1) for logits in pair)
+    loss = invariance_weight * invariance(of_originals, of_copies)
+    loss = loss + balance * prior_cross_entropy(uniform, of_originals)
+    assert loss.item() == pytest.approx(29.870, abs=1e-3)  # where all clusters in use would give 10 ln 10 = 23.03
+    for slope in torch.autograd.grad(loss, pair):
+        assert slope.abs().max() < 1e-6  # no step leads out
+
+    of_both = torch.cat([of_originals, of_copies]).detach()
+    assert prior_cross_entropy(uniform, of_both).item() > prior_cross_entropy(uniform, of_originals).item() + 0.4
 
 
 def test_the_projection_of_barlow_twins_is_standardised_over_training_images() -> None:

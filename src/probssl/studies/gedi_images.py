@@ -49,7 +49,7 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "rows": 10_000,
         "steps": 600,
         "batch": 64,
-        "rate": 1e-3,
+        "rate": 5e-4,
         "warmup": 50,
         "anneal": "cosine",
         "langevin": 5,
@@ -128,15 +128,15 @@ class GediImages(OnImages):
     laptop = "25 to 30 min"
 
     def configs(self, budget: Budget) -> list[Config]:
-        scale, measuring = SCALES[budget], MEASURING[budget]
+        measuring = MEASURING[budget]
         found: list[Config] = [
-            {"model": model_config(data, method, seed, scale), **measuring}
+            {"model": model_config(data, method, seed, SCALES[budget]), **measuring}
             for seed in range(SEEDS[budget])
             for data in trained_on(budget)
             for method in METHODS
         ]
         for data in trained_on(budget):
-            found.append({"untrained": model_config(data, UNTRAINED, 0, scale), **measuring})
+            found.append({"untrained": model_config(data, UNTRAINED, 0, SCALES[budget]), **measuring})
         return found
 
     def trial(self, config: Config) -> Result:
