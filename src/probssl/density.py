@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,23 +23,40 @@ SCORES = {
 
 AT_ONCE, IMAGES_AT_ONCE = 4096, 512
 
+Of = Callable[[Tensor], Tensor]
+"""What a model says of inputs, a row each."""
+
 
 def scores(model: Model, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Every score of `SCORES`: [n] each.
 
     Rows are [n, features] in the columns of the training data, or images [n, channels, height, width].
     """
-    objective = _clustering(model)
-    model.encoder.eval()
+    objective, encoder = _clustering(model), model.encoder.eval()
+    return scores_of(
+        lambda x: objective.log_density(encoder, x),
+        lambda x: objective.log_probabilities(encoder, x),
+        model.inputs(rows),
+        at_once=AT_ONCE if rows.ndim == 2 else IMAGES_AT_ONCE,
+    )
+
+
+def scores_of(
+    log_density: Of, log_probabilities: Of, inputs: Tensor, *, at_once: int = AT_ONCE
+) -> dict[str, np.ndarray]:
+    """Every score of `SCORES` from log p(x) up to a constant [n] and log p(y | x) [n, c], for inputs [n, ...].
+
+    Inputs are numbers, or bytes of images, which count as shares of 255.
+    """
     found: dict[str, list[Tensor]] = {name: [] for name in SCORES}
-    for part in model.inputs(rows).split(AT_ONCE if rows.ndim == 2 else IMAGES_AT_ONCE):
+    for part in inputs.split(at_once):
         x = as_floats(part).detach().requires_grad_()
-        log_density = objective.log_density(model.encoder, x)
-        (slope,) = torch.autograd.grad(log_density.sum(), x)
-        found["log density"].append(log_density.detach())
+        value = log_density(x)
+        (slope,) = torch.autograd.grad(value.sum(), x)
+        found["log density"].append(value.detach())
         found["score norm"].append(-slope.flatten(1).norm(dim=1))
         with torch.no_grad():
-            found["largest probability"].append(objective.log_probabilities(model.encoder, x).exp().amax(-1))
+            found["largest probability"].append(log_probabilities(x).exp().amax(-1))
     return {name: torch.cat(parts).double().numpy() for name, parts in found.items()}
 
 

@@ -38,6 +38,8 @@ CATALOGUE = {
     "identify/natural-sprites": "probssl.studies.sprites:NaturalSprites",
     "identify/kitti": "probssl.studies.sprites_kitti:Kitti",
     "gedi/addition": "probssl.studies.gedi_addition:Addition",
+    "gedi/images": "probssl.studies.gedi_images:GediImages",
+    "gedi/ood": "probssl.studies.gedi_ood:GediOOD",
 }
 """Name -> module:class. A module is imported when its study is asked for."""
 

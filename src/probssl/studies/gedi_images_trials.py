@@ -1,0 +1,171 @@
+"""What `gedi/images` measures of a model: clusters, representation and samples, and what these stand between."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.encoders import ConvEncoder, encode, seeded
+from probssl.metrics.generation import Extractor, pixel_components
+from probssl.studies import gedi_models as models
+from probssl.studies.base import Config, Result
+from probssl.studies.gedi_models import TrainedModel, floats, images_of
+
+CLASSIFIER = "classifier"
+"""Name of the features that sets of images are compared by: those of a small network trained on the labels."""
+
+COMPONENTS, FEATURES = 32, 32
+CLASSIFIER_BATCH, CLASSIFIER_RATE = 64, 2e-3
+PROBE_ITERATIONS = 200
+SHOWN = 40
+"""Images of a method in the figure."""
+
+
+class Classifier(nn.Module):
+    """Two convolutions of stride 2, then three linear layers; `features` are the 32 numbers before the last."""
+
+    def __init__(self, size: int, channels: int, classes: int) -> None:
+        super().__init__()
+        self.features = ConvEncoder(size, FEATURES, channels=channels, widths=(16, 32), hidden=128)
+        self.classes = nn.Linear(FEATURES, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.classes(F.relu(self.features(x)))
+        return found
+
+
+@functools.cache
+def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
+    """A network that tells the classes of a set apart, from the first `rows` training images, and its test accuracy.
+
+    Adam with a half cosine, seed 0; once a process.
+    """
+    found = images_of(data)
+    assert found.train_labels is not None
+    x, labels = floats(found.train[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
+    channels, size, _ = found.shape
+    network = seeded(0, lambda: Classifier(size, channels, len(found.classes)))
+    optimiser = torch.optim.Adam(network.parameters(), lr=CLASSIFIER_RATE)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(steps):
+        chosen = torch.randint(len(x), (CLASSIFIER_BATCH,), generator=generator)
+        optimiser.param_groups[0]["lr"] = CLASSIFIER_RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimiser.zero_grad(set_to_none=True)
+        F.cross_entropy(network(x[chosen]), labels[chosen]).backward()
+        optimiser.step()
+    with torch.no_grad():
+        predicted = torch.cat([network(part).argmax(1) for part in floats(found.test).split(models.AT_ONCE)])
+    return network, float(np.mean(predicted.numpy() == found.test_labels))
+
+
+@functools.cache
+def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
+    """The classifier's features, each with variance 1 over training images, and principal components of pixels."""
+    network, _ = classifier(data, rows, steps)
+    train = floats(images_of(data).train[:rows])
+    z = encode(network.features, train).double().numpy()
+    mean, deviation = z.mean(0), z.std(0) + 1e-6
+
+    def features(images: np.ndarray) -> np.ndarray:
+        return (encode(network.features, torch.from_numpy(images)).double().numpy() - mean) / deviation
+
+    return Extractor(CLASSIFIER, features), pixel_components(train[:1_000].numpy(), COMPONENTS)
+
+
+def trial(config: Config, code: str) -> Result:
+    """Train a model, or find it, and measure it on test images and by samples from noise."""
+    chosen = config["model"]
+    model = models.trained(chosen, code)
+    samples, energies = sampled(model, config["samples"], config["walk"], chosen)
+    return {
+        "NMI": agreement(model, chosen, config["test"]),
+        "linear probe": probe(model.encoder, chosen, config["test"]),
+        "distances": distances(samples.numpy(), chosen, config),
+        "energies": energies,
+        "samples": as_text(samples[:SHOWN]),
+        "loss": model.loss,
+    }
+
+
+def reference_trial(config: Config) -> Result:
+    """Without a trained model: data against data, noise against data, the classifier, probes of pixels and of a network
+    as it starts."""
+    chosen, count = config["untrained"], config["samples"]
+    found = images_of(chosen["data"])
+    noise = torch.rand(count, *found.shape, generator=torch.Generator().manual_seed(0))
+    untrained, _, _ = models.build(chosen)
+    return {
+        "accuracy": classifier(chosen["data"], chosen["rows"], config["classifier"])[1],
+        "floor": distances(floats(found.train[:count]).numpy(), chosen, config),
+        "ceiling": distances(noise.numpy(), chosen, config),
+        "untrained": probe(untrained, chosen, config["test"]),
+        "pixels": probe(nn.Flatten(), chosen, config["test"]),
+        "data": as_text(floats(found.test[:SHOWN])),
+    }
+
+
+def agreement(model: TrainedModel, chosen: Config, count: int) -> float:
+    """Normalised mutual information of labels and the likeliest clusters of the first `count` test images.
+
+    Barlow Twins has no clusters: those of k-means on its standardised projection stand in.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import normalized_mutual_info_score
+
+    found = images_of(chosen["data"])
+    logits = model.all_logits(floats(found.test[:count]))
+    if chosen["method"] == "BarlowTwins":
+        clusters = KMeans(len(found.classes), n_init=4, random_state=chosen["seed"]).fit_predict(logits)
+    else:
+        clusters = logits.argmax(1)
+    assert found.test_labels is not None
+    return float(normalized_mutual_info_score(found.test_labels[:count], clusters))
+
+
+def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
+    """Accuracy on `count` test images of a logistic regression of standardised representations of training images."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    found, rows = images_of(chosen["data"]), chosen["rows"]
+    train, test = (
+        encode(encoder, floats(part), batch_size=models.AT_ONCE).numpy()
+        for part in (found.train[:rows], found.test[:count])
+    )
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=PROBE_ITERATIONS))
+    linear.fit(train, found.train_labels[:rows])
+    return float(linear.score(test, found.test_labels[:count]))
+
+
+def sampled(model: TrainedModel, count: int, steps: int, chosen: Config) -> tuple[Tensor, list[float]]:
+    """Chains from uniform noise after `steps` steps of the training's dynamics, and their mean energy on the way."""
+    generator = torch.Generator().manual_seed(40_000 + chosen["seed"])
+    start = torch.rand(count, *images_of(chosen["data"]).shape, generator=generator)
+    x, trace = model.sampler.traced(model.log_density, start, generator, steps=steps)
+    return x, trace.energy[:: max(1, steps // 10)].tolist()
+
+
+def distances(images: np.ndarray, chosen: Config, config: Config) -> dict[str, float]:
+    """The Fréchet distance of images from test images, by both features."""
+    real = floats(images_of(chosen["data"]).test[: config["test"]]).numpy()
+    found = extractors(chosen["data"], chosen["rows"], config["classifier"])
+    return {extractor.title: extractor.distance(images, real) for extractor in found}
+
+
+def as_text(images: Tensor) -> str:
+    """Images in [0, 1] as the base64 of bytes, so that a result holds pictures; `pictures_of` reads them."""
+    return base64.b64encode((images * 255).round().to(torch.uint8).contiguous().numpy().tobytes()).decode()
+
+
+def pictures_of(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Images [n, channels, height, width] from the text in a result."""
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, *shape)

@@ -1,0 +1,279 @@
+"""The models of `gedi/images` and `gedi/ood`: five methods with one network on a set of images, each trained once.
+
+The network is GEDI's ResNet-8 with a projection of one hidden layer (GEDI appendix M, Table 8); weights, sampler and
+augmentations are those of its Table 9 but for what a budget says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl.data import load_images, unit_floats
+from probssl.data.directory import cache_directory
+from probssl.data.image_set import ImageSet
+from probssl.data.images import find_images
+from probssl.encoders import MLP, ConvEncoder, ResNet8, WithHead, seeded
+from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
+from probssl.objectives.clustering import invariance
+from probssl.objectives.gedi import gedi_weights
+from probssl.pairings import ImageAugmentation, Needs, Views, image_preset
+from probssl.pairings.views import standard_normal
+from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
+from probssl.studies import keys
+from probssl.studies.base import Config
+from probssl.training import TrainingPlan, fit
+from probssl.training.checkpoints import gather, restore
+from probssl.training.files import load_tensors, save_tensors
+
+SETS = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "svhn": "SVHN",
+    "cifar100": "CIFAR-100",
+}
+"""Sets of images and their names in tables."""
+
+FREE = ("mnist", "fashion-mnist", "cifar10")
+"""Sets that every budget but smoke asks for; the others are used where they are."""
+
+VARIANTS = {"JEM": "jem", "GEDI no gen": "no gen", "GEDI": "gedi"}
+METHODS = ("JEM", "BarlowTwins", "SwAV", "GEDI no gen", "GEDI")
+RESIDUAL, CONVOLUTIONS = "ResNet-8", "two convolutions"
+UNTRAINED = "untrained"
+"""The network of GEDI as it starts: what needs no training at all."""
+
+PRESETS = {
+    "mnist": "gedi-mnist",
+    "fashion-mnist": "gedi-mnist",
+    "cifar10": "gedi-cifar10",
+    "svhn": "gedi-svhn",
+    "cifar100": "gedi-cifar100",
+}
+DATA_NOISE = 0.03
+"""Standard deviation of the noise on every image of a batch   (GEDI appendix M)."""
+
+WALLS = Box(0.0, 1.0)
+AT_ONCE = 500
+
+
+def sets() -> tuple[str, ...]:
+    """The sets to train on: the free ones, and what else there is."""
+    return FREE + tuple(name for name in SETS if name not in FREE and find_images(name))
+
+
+def absent() -> list[str]:
+    """Titles of the paper's sets that are not here."""
+    return [SETS[name] for name in SETS if name not in sets()]
+
+
+@functools.cache
+def images_of(name: str) -> ImageSet:
+    """A set of images, read once a process."""
+    return load_images(name)
+
+
+def floats(images: np.ndarray) -> Tensor:
+    """Images as numbers from 0 to 1, in the layout that convolutions are fastest on: [n, channels, height, width]."""
+    return torch.from_numpy(unit_floats(images)).contiguous(memory_format=torch.channels_last)
+
+
+class NoisyImages(ImageAugmentation):
+    """Augmentations of images that are noisy to begin with, so that the density of data has no sharp walls."""
+
+    def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
+        return super().forward(torch.add(x, standard_normal(x, generator), alpha=DATA_NOISE), needs, generator)
+
+
+class Standardised(nn.Module):
+    """(z − mean) / deviation, of every dimension [dim] or all alike: [n, ...] → [n, ...]. It is not trained."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean: Tensor, deviation: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("deviation", deviation.clone())
+
+    def forward(self, z: Tensor) -> Tensor:
+        return (z - self.mean) / self.deviation
+
+
+class TwoViewGEDI(GEDI):
+    """GEDI whose clusters are asked of two augmentations of an image, and its density of the image itself.
+
+    Where an image and its augmentation are told apart at a glance, by the noise of one, GEDI's own pair has a trap: to
+    be sure of one cluster y for all that is augmented, and to give it (w_i + w_p/c) / (w_i + w_p) in all that is not.
+    The prior term sees originals alone, and no step leads out. Two augmentations have one law, and no such trap.
+    """
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        if "generative" in self.weights:
+            of_data = -self.log_density(encoder, views.x)
+            of_samples = -self.log_density(encoder, self.draw(encoder, len(views.x)))
+            found["generative"] = of_data.mean() - of_samples.mean()
+            if "magnitude" in self.weights:
+                found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
+        first, second = (self.log_probabilities(encoder, side) for side in views.augmented)
+        found["invariance"] = 0.5 * (invariance(first, second) + invariance(second, first))
+        found["prior"] = self.prior_term(torch.cat([first, second]))
+        return found
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A network and the logits that its method reads from it, p(y, x) ∝ e^{logits_y(x)}   (GEDI Eq. 6).
+
+    For JEM, SwAV and GEDI they are those of their cluster centres. Barlow Twins has none: its projection, standardised
+    over the training images as its loss does over a batch, stands in for them, as it must in the paper's tables.
+    """
+
+    encoder: nn.Module
+    head: nn.Module
+    sampler: SGLD
+    loss: float | None
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[n, c]."""
+        found: Tensor = self.head(self.encoder(x))
+        return found
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """log Σ_y e^{logits_y(x)}: log p(x) up to a constant, [n]."""
+        return self.logits(x).logsumexp(-1)
+
+    def log_probabilities(self, x: Tensor) -> Tensor:
+        """log p(y | x): [n, c]."""
+        return self.logits(x).log_softmax(-1)
+
+    @torch.no_grad()
+    def all_logits(self, x: Tensor) -> np.ndarray:
+        """Logits of many images, a few at a time: [n, c]."""
+        return torch.cat([self.logits(part) for part in x.split(AT_ONCE)]).numpy()
+
+
+def model_config(data: str, method: str, seed: int, scale: dict[str, Any]) -> Config:
+    """All that a training depends on. `scale` is a budget's; a dict in it has a value for sets and one else."""
+    own = {name: value.get(data, value["else"]) if isinstance(value, dict) else value for name, value in scale.items()}
+    return {"data": data, "method": method, "seed": seed, **own}
+
+
+def build(config: Config) -> tuple[nn.Module, Objective | None, nn.Module]:
+    """The network, its objective (None without training) and the head that its logits come from, as they start."""
+    method, width, seed = config["method"], config["width"], config["seed"]
+    found = images_of(config["data"])
+    normalised = method in ("BarlowTwins", "SwAV")
+    channels, size, _ = found.shape
+    clusters = len(found.classes)
+    pixels = floats(found.train[: config["rows"]])
+    scaling = Standardised(pixels.mean(), pixels.std())
+    encoder = seeded(
+        seed,
+        lambda: WithHead(
+            nn.Sequential(scaling, _backbone(config["network"], channels, size, width)),
+            MLP([width, 2 * width, width], batch_norm=normalised),
+        ),
+    )
+    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if method == "BarlowTwins":
+        return encoder, BarlowTwins(), Standardised(torch.zeros(width), torch.ones(width))
+    objective: ClusteringObjective = seeded(seed + 1, lambda: _clustering(config, clusters, found.shape))
+    return encoder, None if method == UNTRAINED else objective, objective.head
+
+
+def _backbone(network: str, channels: int, size: int, width: int) -> nn.Module:
+    """GEDI's residual network, or one of two convolutions of stride 2 that takes a fifth of the time."""
+    if network == RESIDUAL:
+        return ResNet8(channels, width)
+    return ConvEncoder(size, width, channels=channels, widths=(16, 32), hidden=128, slope=0.2)
+
+
+def _clustering(config: Config, clusters: int, shape: tuple[int, ...]) -> ClusteringObjective:
+    width, seed, method = config["width"], config["seed"], config["method"]
+    if method == "SwAV":
+        return SwAV(width, clusters)
+    weights = gedi_weights(VARIANTS.get(method, "no gen"), invariance=config["invariance"], balance=config["balance"])
+    buffer = None
+    if weights["generative"]:
+        start = UniformStart(torch.full(shape, WALLS.low), torch.full(shape, WALLS.high))
+        buffer = ReplayBuffer(start, config["chains"], config["reinitialise"], torch.Generator().manual_seed(seed + 2))
+    two = config["pair"] == "augmented" and method != "JEM"
+    return (TwoViewGEDI if two else GEDI)(
+        width,
+        clusters,
+        buffer,
+        sampler_of(config),
+        generative=weights["generative"],
+        invariance=weights["invariance"],
+        balance=weights["balance"],
+        magnitude=config["magnitude"] if buffer is not None else 0.0,
+        pair="augmented" if two else "original",
+    )
+
+
+def sampler_of(config: Config) -> SGLD:
+    """The dynamics of a configuration, between 0 and 1."""
+    return SGLD(config["langevin"], config["step_size"], noise=config["noise"], clip=config["clip"], box=WALLS)
+
+
+def plan_of(config: Config, rows: int) -> TrainingPlan:
+    """Adam; a number of steps, or of epochs."""
+    steps = config["steps"] if "steps" in config else config["epochs"] * (rows // config["batch"])
+    return TrainingPlan(
+        steps=steps,
+        batch_size=config["batch"],
+        learning_rate=config["rate"],
+        warmup=min(config["warmup"], steps // 10),
+        anneal=config["anneal"],
+        log_every=max(1, steps // 20),
+    )
+
+
+def trained(config: Config, code: str) -> TrainedModel:
+    """The model of a configuration, from the cache if this version of the code has trained it there, else trained now.
+
+    What is cached is the weights, in `models/` of the user's cache directory: both experiments ask for the same models.
+    """
+    encoder, objective, head = build(config)
+    path = cache_directory() / "models" / f"{keys.key_of('gedi/models', config, code)}.safetensors"
+    loss = None
+    try:
+        tensors, told = load_tensors(path)
+        restore(encoder, "encoder", tensors)
+        restore(head, "head", tensors)
+        loss = told["loss"]
+    except CheckpointError:
+        if objective is not None:
+            loss = train(config, encoder, objective, head)
+        with contextlib.suppress(OSError):
+            tensors = {**gather("encoder", encoder.state_dict()), **gather("head", head.state_dict())}
+            save_tensors(path, tensors, {"loss": loss, "config": config})
+    return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)
+
+
+def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Module) -> float:
+    """Train in place on the first rows of the set; returns the last loss."""
+    x = floats(images_of(config["data"]).train[: config["rows"]])
+    changes = {} if config["crop"] is None else {"crop_scale": config["crop"]}
+    pairing = NoisyImages(image_preset(PRESETS[config["data"]], **changes))
+    fitted = fit(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
+    if fitted.interrupted:
+        raise KeyboardInterrupt
+    if fitted.failure is not None:
+        raise NonFiniteLoss(fitted.failure)
+    if isinstance(head, Standardised):
+        encoder.eval()
+        with torch.no_grad():
+            z = torch.cat([encoder(part) for part in x.split(AT_ONCE)])
+        head.mean, head.deviation = z.mean(0), z.std(0).clamp_min(1e-6)
+    return float(next(row["loss"] for row in reversed(fitted.history) if "loss" in row))
