@@ -35,7 +35,7 @@ def test_sensitivity_has_every_pair_of_weights(tmp_path):
     result = studies.run("gedi/sensitivity", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert not result.failures
     assert len(result.rows) == 8
-    assert len(gedi_toy.Sensitivity().configs("laptop")) == 36 * 2 * 5
+    assert len(gedi_toy.Sensitivity().configs("full")) == 36 * 2 * 5
     assert (tmp_path / "out" / "sensitivity.png").is_file()
 
 

@@ -28,7 +28,7 @@ TERMS = {"generative": "generative", "invariance": "invariance", "balance": "pri
 
 SCALE: dict[Budget, tuple[int, int, int, int]] = {  # seeds, seeds of each change, steps, steps as printed
     "smoke": (1, 0, 30, 30),
-    "laptop": (5, 3, 3000, 3000),
+    "laptop": (5, 3, 3000, 2000),
     "full": (5, 5, 3000, 20_000),
 }
 
@@ -181,9 +181,9 @@ class Sensitivity(Study):
     WEIGHTS = (0, 10, 20, 30, 40, 50)
 
     def configs(self, budget: Budget) -> list[Config]:
-        seeds = {"smoke": 1, "laptop": 5, "full": 5}[budget]
+        seeds = {"smoke": 1, "laptop": 3, "full": 5}[budget]
         weights = (0, 50) if budget == "smoke" else self.WEIGHTS
-        changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 1}, "full": {}}[budget]
+        changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
         found = []
         for invariance in weights:
             for prior in weights:
