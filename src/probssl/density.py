@@ -37,6 +37,15 @@ def scores(model: Model, features: np.ndarray) -> dict[str, np.ndarray]:
     return {name: torch.cat(parts).double().numpy() for name, parts in found.items()}
 
 
+@torch.no_grad()
+def probabilities(model: Model, features: np.ndarray) -> np.ndarray:
+    """p(y | x) of rows [n, features] in the columns of the training data: [n, clusters]."""
+    objective = _clustering(model)
+    model.encoder.eval()
+    parts = model.inputs(features).split(AT_ONCE)
+    return torch.cat([objective.log_probabilities(model.encoder, x).double().softmax(-1) for x in parts]).numpy()
+
+
 def tell_apart(model: Model, inside: np.ndarray, outside: np.ndarray, *, seed: int = 0) -> dict[str, Detection]:
     """How well each score tells rows inside from rows outside."""
     of_inside, of_outside = scores(model, inside), scores(model, outside)

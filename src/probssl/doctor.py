@@ -16,7 +16,7 @@ from probssl.pairings import Needs
 from probssl.recipe import ENERGY_OF, SYMMETRIC_ONLY, Recipe
 from probssl.runs import Run
 from probssl.theory import linear
-from probssl.theory.clustering import ADMITS, open_failure_modes
+from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
 from probssl.training.log import term_names
 from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 
@@ -33,6 +33,18 @@ REMEDIES = {
         "ask for fewer dimensions: a lower --dim",
         "augment less strongly: a higher --preservation, a lower --noise",
     ),
+    "cluster": (
+        "give clusters of one size more weight: a larger --balance",
+        "use a loss that one cluster does not satisfy: --objective gedi, or swav",
+        "lower the learning rate (--lr 0.001)",
+    ),
+    "label": (
+        "give clusters that augmentations do not change more weight: a larger --invariance",
+        "use a loss that asks for such clusters: --objective gedi, or swav",
+        "augment less strongly: a higher --preservation, a lower --noise",
+        "ask for fewer clusters, of which augmentations tell more: a lower --clusters",
+        "train longer (--steps 5000)",
+    ),
     "nothing learnt": (
         "train longer (--steps 5000) or faster (--lr 0.03)",
         "use a loss with a stronger signal: --objective infonce",
@@ -44,6 +56,26 @@ REMEDIES = {
         "look for columns with extreme values, even after standardising",
     ),
 }
+
+MEASURED = (
+    "loss",
+    "rankme",
+    "effective_rank",
+    "numerical_rank",
+    "spread",
+    "contrast",
+    "largest_cluster",
+    "clusters_used",
+    "label_agreement",
+    "label_certainty",
+    "invariance_term",
+    "prior_term",
+    "prior_minimum",
+)
+"""What a row of the log says of the state of a training; the second half where there are clusters."""
+
+REGULARISERS = frozenset({"magnitude"})
+"""Terms of a clustering loss that ask for nothing of the clusters."""
 
 NOTHING_TO_LEARN = 0.01
 """How far the best loss must be below that of a constant encoder, in shares of it, or in nats where it is 0."""
@@ -109,11 +141,10 @@ def examine(run: Run) -> Diagnosis:
     if not rows:
         return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
-    measured = ("loss", "rankme", "effective_rank", "numerical_rank", "spread", "contrast")
-    facts = {name: last[name] for name in measured if last.get(name) is not None}
+    facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts, last["step"])
     loss, trouble = _standing(run)
-    notes = [trouble] if trouble else []
+    notes = _clusters(facts, findings, recipe) + ([trouble] if trouble else [])
     if loss is not None:
         findings += _from_loss(loss, recipe, collapsed=bool(findings))
         notes += [*_where_it_stands(loss, recipe), *_best_linear(run)]
@@ -130,8 +161,9 @@ def examine(run: Run) -> Diagnosis:
 
 def _risks(run: Run, terms: list[str]) -> dict[str, str]:
     """Failures that the loss leaves open: of a clustering loss by its terms, else as the objective says."""
-    if terms and set(terms) <= ADMITS.keys():  # a single name may be that of another loss's term
-        return open_failure_modes(terms)
+    names = [name for name in terms if name not in REGULARISERS]
+    if names and set(names) <= ADMITS.keys():  # a single name may be that of another loss's term
+        return open_failure_modes(names)
     features = run.model.feature_names if run.finished else None
     return run.recipe.build_objective(len(features) if features else 2).admits
 
@@ -243,7 +275,40 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.mean:.4g}" if certain else f"{estimate.mean:.4g} ± {estimate.error:.2g}"
 
 
+def _clusters(facts: dict[str, float], findings: list[Finding], recipe: Recipe) -> list[str]:
+    """The terms of a clustering beside their known minima, unless a finding says it already   (GEDI Figure 4)."""
+    if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
+        return []
+    return [f"{_in_use(facts, recipe)}; {_of_prior(facts)}; {_of_labels(facts)}"]
+
+
+def _in_use(facts: dict[str, float], recipe: Recipe) -> str:
+    return (
+        f"the largest cluster has {facts['largest_cluster']:.1%} of the inputs, {facts['clusters_used']:.3g} of "
+        f"{recipe.clusters} clusters are in use"
+    )
+
+
+def _of_prior(facts: dict[str, float]) -> str:
+    return f"the prior term is {facts['prior_term']:.3g}, its minimum is {facts['prior_minimum']:.3g}"
+
+
+def _of_labels(facts: dict[str, float]) -> str:
+    return (
+        f"labels of inputs and of augmentations agree {facts['label_agreement']:.0%} of the way beyond chance, "
+        f"and the invariance term is {facts['invariance_term']:.3g}, its minimum is 0"
+    )
+
+
 def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
+    if kind in ("cluster", "label") and "prior_term" not in facts:
+        return "as far as predictions were finite"
+    if kind == "cluster":
+        return f"{_in_use(facts, recipe)}, and {_of_prior(facts)}"
+    if kind == "label":
+        unsure = facts["label_certainty"] < AGREEMENT_BELOW
+        why = "predictions are undecided" if unsure else "augmentations change the prediction"
+        return f"{why}: {_of_labels(facts)} (healthy: above {AGREEMENT_BELOW:.0%})"
     if kind == "representation":
         return (
             f"energies between points vary by {facts.get('contrast', 0.0):.1g} nats (healthy: above "
@@ -260,6 +325,10 @@ def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
         "--objective infonce": recipe.objective in ("infonce", "spectral"),
         "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,
         "--preservation": recipe.world is not None,
+        "--objective gedi": recipe.objective in ("gedi", "swav"),
+        "--balance": recipe.objective != "gedi",
+        "--invariance": recipe.objective != "gedi",
+        "--clusters": recipe.clusters == 2,
     }
     return tuple(
         remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())

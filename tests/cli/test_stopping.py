@@ -50,8 +50,15 @@ def test_interruption(number, table, scratch):
     )
 
 
-def test_killed_and_resumed_is_the_run_that_was_not_killed(table, scratch):
-    options = ["--label", "kind", "--steps", "1500", "--objective", "snl"]
+@pytest.mark.parametrize(
+    ("objective", "kept"),
+    [
+        (["snl", "--steps", "1500"], "objective.bias"),
+        (["gedi", "--steps", "600", "--clusters", "2", "--sgld-steps", "2"], "objective.buffer."),
+    ],
+)
+def test_killed_and_resumed_is_the_run_that_was_not_killed(objective, kept, table, scratch):
+    options = ["--label", "kind", "--objective", *objective]
     process = start("fit", table, *options, "--out", scratch / "killed", "--quiet")
     checkpoints = scratch / "killed" / "checkpoints"
     wait_for(lambda: len(list(checkpoints.glob("step-*.safetensors"))) > 1, process)
@@ -63,6 +70,9 @@ def test_killed_and_resumed_is_the_run_that_was_not_killed(table, scratch):
     killed, whole = (load_file(scratch / name / "model.safetensors") for name in ("killed", "whole"))
     assert killed.keys() == whole.keys()
     assert all(killed[name].equal(whole[name]) for name in whole)
+    assert any(name.startswith(kept) for name in whole), "what the objective remembers is among it"
+    logs = [[{**row, "seconds": 0} for row in Run(scratch / name).log] for name in ("killed", "whole")]
+    assert logs[0] == logs[1]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,11 @@ ALLOWED: dict[str, set[str] | None] = {
     "data": {"worlds", "errors"},
     "worlds": {"pairings", "theory", "errors"},
     "objectives": {"pairings", "energies", "encoders", "samplers", "symbolic", "kernels", "errors"},
-    "training": {"objectives", "encoders", "energies", "pairings", "metrics", "kernels", "errors"},
-    "report": {"metrics", "data", "training", "runs", "doctor", "evaluation", "errors"},
+    "training": {"objectives", "encoders", "energies", "pairings", "metrics", "theory", "kernels", "errors"},
+    "report": {
+        *("objectives", "metrics", "theory", "data", "training", "model", "density"),
+        *("runs", "doctor", "evaluation", "errors"),
+    },
     "estimators": ANYTHING,
     "recipe": ANYTHING,
     "runs": ANYTHING,

@@ -13,16 +13,18 @@ from probssl.errors import InputError
 from probssl.theory.bounds import infonce_bound, infonce_ceiling, positives_and_negatives
 from probssl.theory.clustering import (
     ADMITS,
-    CLUSTER_TAKES_ALL,
+    AGREEMENT_BELOW,
+    CLUSTERS_BELOW,
     CONSTANT_BELOW,
     EXCLUDED_TOGETHER,
     FAILURE_MODES,
-    INCONSISTENT_ABOVE,
     INVARIANCE_MINIMUM,
     clustering_minimum,
     collapsed_minimum,
     diagnose_clustering,
     invariance_term,
+    learnt_prior_minimum,
+    learnt_prior_term,
     open_failure_modes,
     prior_minimum,
     prior_term,
@@ -251,7 +253,7 @@ def test_a_right_clustering_is_healthy():
     diagnosis = diagnose_clustering(p, p)
     assert diagnosis.healthy
     assert diagnosis.failures == {}
-    assert (diagnosis.invariance_gap, diagnosis.inconsistency) == (0, 0)
+    assert (diagnosis.invariance, diagnosis.agreement, diagnosis.certainty) == (INVARIANCE_MINIMUM, 1, 1)
     assert diagnosis.prior_gap == pytest.approx(0, abs=1e-14)
     assert diagnosis.spread == pytest.approx(2 / 3)
     assert diagnosis.largest_share == pytest.approx(1 / 3)
@@ -266,7 +268,7 @@ def test_each_failure_is_named():
     assert set(diagnose_clustering(constant, constant).failures) == {"representation"}
     assert set(diagnose_clustering(one_cluster, one_cluster).failures) == {"cluster"}
     assert set(diagnose_clustering(right, right[rng.permutation(300)]).failures) == {"label"}
-    assert "cluster 0 has 99.9%" in diagnose_clustering(one_cluster, one_cluster).failures["cluster"]
+    assert "the largest has 99.9%, 1 are in use" in diagnose_clustering(one_cluster, one_cluster).failures["cluster"]
     for value in (right, constant, one_cluster):
         for mode, sentence in diagnose_clustering(value, value).failures.items():
             assert sentence.startswith(FAILURE_MODES[mode])
@@ -276,40 +278,76 @@ def test_a_collapse_shows_in_the_gaps():
     best = collapsed_minimum(10, 50, 25)
     p = np.tile(best.prediction, (20, 1))
     diagnosis = diagnose_clustering(p, p)
-    total = 50 * diagnosis.invariance_gap + 25 * diagnosis.prior_gap
+    total = 50 * (diagnosis.invariance - INVARIANCE_MINIMUM) + 25 * diagnosis.prior_gap
     assert total == pytest.approx(128.748 - 57.565, abs=1e-3)
     assert not diagnosis.healthy
 
 
 def test_a_few_inputs_that_change_cluster_are_no_inconsistency():
     p = balanced(100, 2)
-    for moved, inconsistent in ((10, False), (80, True)):
+    for moved, inconsistent in ((10, False), (40, True)):
         q = p.copy()
         q[:moved] = q[:moved, ::-1]
-        diagnosis = diagnose_clustering(0.98 * p + 0.01, 0.98 * q + 0.01)
+        diagnosis = diagnose_clustering(p, q)
         assert ("label" in diagnosis.failures) is inconsistent
-        assert diagnosis.inconsistency == pytest.approx(moved / 100 / 0.5, rel=0.05)
+        assert diagnosis.agreement == pytest.approx(1 - moved / 100 / 0.5, rel=0.05)
 
 
-def test_inconsistency_against_all_pairs():
+def test_predictions_that_nothing_decides_are_inconsistent_though_no_augmentation_changes_them():
+    unsure = 0.5 + 0.2 * (2 * balanced(100, 2) - 1)
+    diagnosis = diagnose_clustering(unsure, unsure)
+    assert diagnosis.prior_gap == pytest.approx(0, abs=1e-14)
+    assert diagnosis.agreement == pytest.approx((2 * 0.2) ** 2, rel=0.1)  # 0.58 of drawn labels agree, 0.5 by chance
+    assert diagnosis.certainty == diagnosis.agreement
+    assert set(diagnosis.failures) == {"label"}
+
+
+def test_agreement_is_cohens_kappa_of_drawn_labels():
     p, q = predictions(15, 4, 2.0), predictions(15, 4, 2.0, seed=1)
-    distance = np.abs(p[:, None] - q[None]).sum(-1) / 2
-    others = (distance.sum() - np.trace(distance)) / (15 * 14)
-    expected = np.trace(distance) / 15 / others
-    assert diagnose_clustering(p, q).inconsistency == pytest.approx(expected, abs=1e-12)
-    assert diagnose_clustering(q, q).inconsistency == 0.0
+    same = p @ q.T
+    by_chance = (same.sum() - np.trace(same)) / (15 * 14)
+    expected = (np.trace(same) / 15 - by_chance) / (1 - by_chance)
+    assert diagnose_clustering(p, q).agreement == pytest.approx(expected, abs=1e-12)
+    one = np.eye(4)[np.zeros(15, dtype=int)]
+    assert diagnose_clustering(one, one).agreement == 1
+    even = np.full((15, 4), 0.25)
+    assert diagnose_clustering(even, even).agreement == pytest.approx(0, abs=1e-12)
 
 
 def test_thresholds_are_where_the_docs_say():
-    at = np.eye(2)[[0] * 99 + [1]]  # 99 % in one cluster
-    assert at.mean(0)[0] == CLUSTER_TAKES_ALL
-    assert "cluster" in diagnose_clustering(at, at).failures
-    below = np.eye(2)[[0] * 98 + [1] * 2]
-    assert diagnose_clustering(below, below).healthy
+    for most, named in ((88, False), (89, True)):
+        p = np.eye(2)[[0] * most + [1] * (100 - most)]
+        assert ("cluster" in diagnose_clustering(p, p).failures) is named
+        assert diagnose_clustering(p, p, p.mean(0)).healthy, "its prior asks for it"
+        assert ("cluster" in diagnose_clustering(p, p, price=2.0).failures) is named
+    for used, named in ((3, True), (4, False)):
+        p = np.eye(10)[np.arange(120) % used]
+        assert ("cluster" in diagnose_clustering(p, p).failures) is named
+        assert diagnose_clustering(p, p).used == pytest.approx(used)
+    assert CLUSTERS_BELOW == 0.5
     for width, named in ((0.9 * CONSTANT_BELOW, True), (1.1 * CONSTANT_BELOW, False)):
         p = np.tile([0.5, 0.5], (10, 1)) + width * np.outer([1, -1] * 5, [1, -1])
         assert ("representation" in diagnose_clustering(p, p).failures) is named
-    assert INCONSISTENT_ABOVE == 0.5
+    assert AGREEMENT_BELOW == 1 / 3
+
+
+@pytest.mark.parametrize("price", [1.5, 2.0, 10.0])
+def test_a_learnt_prior_is_the_best_of_all_priors(price):
+    p = predictions(30, 4, 2.0)
+    mean = p.mean(0)
+
+    def loss(logits):
+        prior = special.softmax(logits)
+        return -np.sum(prior * np.log(mean)) + price * np.sum(prior * np.log(prior))
+
+    assert learnt_prior_term(p, price) == pytest.approx(optimize.minimize(loss, np.zeros(4)).fun, abs=1e-6)
+    assert learnt_prior_term(balanced(40, 4), price) == pytest.approx(learnt_prior_minimum(4, price))
+    one = np.eye(4)[np.zeros(40, dtype=int)]
+    diagnosis = diagnose_clustering(one, one, price=price)
+    assert set(diagnosis.failures) == {"cluster"}
+    assert diagnosis.prior_gap == pytest.approx((price - 1) * math.log(4))
+    few = np.eye(4)[np.arange(40) % 2]  # half of the clusters empty, which a learnt prior allows
+    assert diagnose_clustering(few, few, price=price).healthy
 
 
 def test_uneven_prior_and_single_precision():
@@ -353,6 +391,8 @@ GOOD = np.full((3, 2), 0.5)
         (lambda: proto_cpc(GOOD, np.zeros((2, 2))), "student"),
         (lambda: diagnose_clustering(GOOD[:1], GOOD[:1]), "at least 2 rows"),
         (lambda: diagnose_clustering(GOOD, GOOD, [1.0]), "prior"),
+        (lambda: diagnose_clustering(GOOD, GOOD, [0.5, 0.5], price=2.0), "given or learnt at a price, not both"),
+        (lambda: learnt_prior_term(GOOD, 1.0), "price of a learnt prior must be above 1 and finite, not 1.0"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, message):

@@ -36,7 +36,7 @@ def test_examples_print_what_the_page_says():
             found, expected = ([float(n) for n in NUMBER.findall(text)] for text in (printed, body))
             assert found == pytest.approx(expected, rel=0.1, abs=0.02), printed
             compared += 1
-    assert compared == 6
+    assert compared == 7
 
 
 def test_every_test_it_names_exists():

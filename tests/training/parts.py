@@ -18,6 +18,7 @@ from probssl.encoders import MLP, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
 from probssl.objectives import (
+    GEDI,
     NCE,
     SNL,
     DeepClustering,
@@ -31,6 +32,7 @@ from probssl.objectives import (
 )
 from probssl.pairings import MaskAndNoise, Pairing
 from probssl.recipe import Recipe
+from probssl.samplers import SGLD, NormalStart, ReplayBuffer
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 
 FEATURES = 6
@@ -49,6 +51,11 @@ def with_dropout(*, batch_norm: bool = False) -> nn.Module:
     """An encoder that draws from the global random state in every forward pass."""
     norm = nn.BatchNorm1d(12) if batch_norm else nn.Identity()
     return nn.Sequential(nn.Linear(FEATURES, 12), norm, nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, DIM))
+
+
+def chains() -> ReplayBuffer:
+    """Chains of a sampler, which draw from the global random state too."""
+    return ReplayBuffer(NormalStart(torch.zeros(FEATURES), torch.ones(FEATURES)), 300, 0.1)
 
 
 def plain() -> nn.Module:
@@ -110,6 +117,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[st
         {"anneal": "constant", "warmup": 0},
     ),
     "swav-adam": (plain, lambda: SwAV(DIM, 3), {}),
+    "gedi-adam-dropout": (with_dropout, lambda: GEDI(DIM, 3, chains(), SGLD(steps=2), prior="learnt"), {}),
     "instance-adam-dropout": (with_dropout, lambda: InstanceDiscrimination(DIM, 64), {}),
     "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(DIM, 3, 64, every=6), {}),
 }

@@ -223,7 +223,7 @@ def assert_same_end(one: Path, other: Path) -> None:
 @needs_posix
 def test_killed_at_random_moments(killer: Killer, tmp_path: Path) -> None:
     chance = random.Random(4)
-    for case in ("snl-adam-clip-own-rate-batch-norm", "simsiam-sgd-dropout-batch-norm"):
+    for case in ("snl-adam-clip-own-rate-batch-norm", "simsiam-sgd-dropout-batch-norm", "gedi-adam-dropout"):
         order = {"case": case, "changes": {"steps": 70, "checkpoint_every": 4}, "slow": False}
         killer.start(**order, out=str(tmp_path / case / "whole"))
         started = time.perf_counter()

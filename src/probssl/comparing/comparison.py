@@ -27,6 +27,7 @@ from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss, ProbsslError
 from probssl.model import Model
 from probssl.runs import Source
+from probssl.training.watch import name_of
 
 ASSESSED_ROWS = ((8.0, 2000), (5.0, 500))
 """How many times as long as drawing took must be left for the winner's own report to be computed on so many rows."""
@@ -225,7 +226,7 @@ def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
     if race.rounds and not race.rounds[-1].final:
         notes.append("there was no time for a last round with several seeds: the order is rough")
     if best.collapsed:
-        notes.append(f"the winner shows {' and '.join(best.collapsed)} collapse: see probssl doctor")
+        notes.append(f"the winner shows {' and '.join(map(name_of, best.collapsed))}: see probssl doctor")
     failed = sum(standing.failure is not None for standing in board)
     if failed:
         notes.append(f"{failed} configurations failed: their loss was not finite")

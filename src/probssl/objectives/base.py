@@ -27,6 +27,13 @@ RESERVED = frozenset(
         "numerical_rank",
         "spread",
         "contrast",
+        "largest_cluster",
+        "clusters_used",
+        "label_agreement",
+        "label_certainty",
+        "invariance_term",
+        "prior_term",
+        "prior_minimum",
         "event",
         "kind",
         "message",
@@ -109,7 +116,7 @@ class Objective(nn.Module, abc.ABC):
     weights: dict[str, float]
 
     admits: ClassVar[dict[str, str]] = {}
-    """Collapses that this loss does not rule out, each with the reason: `representation`, `dimension`, `cluster`."""
+    """Collapses that this loss does not rule out, with reasons: `representation`, `dimension`, `cluster`, `label`."""
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
     """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""

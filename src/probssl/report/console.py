@@ -207,6 +207,8 @@ def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
     """Findings with what to try, then the measurements and the risks that remain."""
+    from probssl.training.watch import name_of
+
     console = Console(highlight=False)
     colour = "green" if diagnosis.healthy else "yellow"
     console.print(f"[bold {colour}]{'healthy' if diagnosis.healthy else 'not healthy'}[/]")
@@ -223,7 +225,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         facts = " · ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in diagnosis.facts.items())
         console.print(f"last look  {facts}", style="dim", soft_wrap=True)
     for kind, reason in diagnosis.risks.items():
-        console.print(f"left open by this loss  {kind} collapse: {escape(reason)}", style="dim", soft_wrap=True)
+        console.print(f"left open by this loss  {name_of(kind)}: {escape(reason)}", style="dim", soft_wrap=True)
 
 
 def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outside: int) -> None:

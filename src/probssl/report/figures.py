@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,8 +78,10 @@ def colours(labels: np.ndarray) -> list[str]:
     return [PALETTE[int(code) % len(PALETTE)] if code >= 0 else PALETTE[0] for code in labels]
 
 
-def loss_curves(history: Sequence[dict[str, Any]], terms: Sequence[str]) -> Figure:
-    """One small panel for the loss and one for each term."""
+def loss_curves(
+    history: Sequence[dict[str, Any]], terms: Sequence[str], minima: Mapping[str, float] | None = None
+) -> Figure:
+    """One small panel for the loss and one for each term, with a dotted line at the least it can be, where given."""
     names = ["loss", *[term for term in terms if len(terms) > 1]]
     columns = min(len(names), 4)
     figure, axes = new_figure(2.6 * columns, 2.0 * -(-len(names) // columns), columns, -(-len(names) // columns))
@@ -87,6 +89,8 @@ def loss_curves(history: Sequence[dict[str, Any]], terms: Sequence[str]) -> Figu
         points = [(row["step"], row[name]) for row in history if row.get(name) is not None]
         steps, values = zip(*points, strict=True) if points else ((), ())
         axis.plot(steps, values, color=PALETTE[0], linewidth=1.4)
+        if minima and name in minima:
+            axis.axhline(minima[name], color=MUTED, linewidth=0.8, linestyle=":")
         axis.set_title(name.replace("_", " "), fontsize=9, color=INK, loc="left")
     for axis in axes[len(names) :]:
         axis.set_visible(False)

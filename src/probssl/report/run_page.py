@@ -10,13 +10,14 @@ import numpy as np
 
 import probssl
 from probssl.doctor import examine
-from probssl.errors import InputError
+from probssl.errors import InputError, ProbsslError
 from probssl.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
-from probssl.report import figures, interactive
+from probssl.report import figures, interactive, plane
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
+from probssl.theory.clustering import INVARIANCE_MINIMUM
 from probssl.training.files import write_text
 from probssl.training.log import term_names
 
@@ -57,9 +58,11 @@ def render(run: Run) -> str:
         except (ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{stored} is damaged: remove it, or train again") from error
         sections.append(_projection(z, labels, classes, numbers))
+    sections += _plane(run)
     if len(rows) > 1:
-        curves = figures.loss_curves(rows, term_names(rows[-1]))
-        sections.append(html.section("Loss and its terms", figures.svg(curves)))
+        curves = figures.loss_curves(rows, term_names(rows[-1]), _minima(rows[-1]))
+        told = "Dotted: the least that a term can be." if _minima(rows[-1]) else ""
+        sections.append(html.section("Loss and its terms", figures.svg(curves), told))
         ranks = html.section(
             "Rank while training",
             figures.svg(figures.rank_curve(rows, recipe.dim or 1)),
@@ -137,6 +140,30 @@ def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: 
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
     coloured = "coloured by label" if classes else "no labels given"
     return html.section("The representation", body, f"{len(points):,} rows, {how}, {coloured}.")
+
+
+def _plane(run: Run) -> list[str]:
+    """Clusters and density of a model of two features; nothing for any other, or where the data is gone."""
+    if not run.finished or len(run.model.feature_names) != 2:
+        return []
+    found = plane.Plane.of_model(run.model)
+    try:
+        features = run.table().features
+    except (ProbsslError, OSError):
+        return []
+    if found is None:
+        return []
+    told = "Points are rows in the colours of their clusters."
+    if found.samples is not None:
+        told += f" Beside it the density of the model, and {len(found.samples):,} samples of it."
+    title = "Clusters" if found.log_density is None else "Clusters and density"
+    return [html.section(title, figures.png(found.figure(features)), told)]
+
+
+def _minima(row: dict[str, Any]) -> dict[str, float]:
+    """The least values that the terms of a clustering loss can have, where they are known."""
+    known = {"invariance": INVARIANCE_MINIMUM, "prior": row.get("prior_minimum")}
+    return {name: least for name, least in known.items() if name in row and least is not None}
 
 
 def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:

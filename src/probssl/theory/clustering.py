@@ -23,8 +23,8 @@ from probssl.theory._inputs import Array, finite_array, not_negative, probabilit
 
 FAILURE_MODES: dict[str, str] = {
     "representation": "representation collapse: every input gets the same representation",
-    "cluster": "cluster collapse: one cluster takes every input",
-    "label": "label inconsistency: an input and its augmentation fall into unrelated clusters",
+    "cluster": "cluster collapse: one cluster takes every input, or few of many do",
+    "label": "label inconsistency: the cluster of an input says little about that of its augmentation",
 }
 """The triad of GEDI Definitions 8-10, in plain words."""
 
@@ -57,11 +57,13 @@ INVARIANCE_MINIMUM = 0.0
 CONSTANT_BELOW = 0.01
 """Predictions are constant if they lie, on average, within this total variation of their mean."""
 
-CLUSTER_TAKES_ALL = 0.99
-"""A cluster takes every input if its mean probability is at least this."""
+CLUSTERS_BELOW = 0.5
+"""Clusters have collapsed if the mean prediction has less than this share of the prior's entropy: 0.89 of the inputs in
+one of two clusters of equal prior, three of ten clusters in use. A learnt prior asks for two clusters."""
 
-INCONSISTENT_ABOVE = 0.5
-"""Labels are inconsistent if augmentations move predictions by more than this share of what another input would."""
+AGREEMENT_BELOW = 1 / 3
+"""Labels are inconsistent if those drawn for inputs and for augmentations agree less than a third of the way beyond
+chance."""
 
 _WEIGHTS = (1e-100, 1e100)  # the least and the most a term may weigh, so that nothing overflows
 
@@ -114,6 +116,20 @@ def prior_minimum(prior: ArrayLike | int) -> float:
         return math.log(whole(prior, "clusters", 2))
     weights = probabilities(prior, "prior", 1)
     return _cross_entropy(weights, weights)
+
+
+def learnt_prior_term(predictions: ArrayLike, price: float) -> float:
+    """min over priors π of CE(π, p̄) − s H(π) = −s log Σ_y p̄_y^{1/s} for the mean prediction p̄, s = `price` > 1.
+
+    Reached at π ∝ p̄^{1/s}: GEDI's prior term where the prior is learnt. 0 if one cluster takes every input.
+    """
+    mean = probabilities(predictions, "predictions", 2).mean(axis=0)
+    return float(-_price(price) * math.log(float(np.sum(mean ** (1 / price)))))
+
+
+def learnt_prior_minimum(clusters: int, price: float) -> float:
+    """The least of `learnt_prior_term`, −(s − 1) ln c: reached where the mean prediction is uniform."""
+    return -(_price(price) - 1) * math.log(whole(clusters, "clusters", 2))
 
 
 def clustering_minimum(prior: ArrayLike | int, invariance_weight: float = 1.0, prior_weight: float = 1.0) -> float:
@@ -188,14 +204,48 @@ def proto_cpc(teacher: ArrayLike, student_logits: ArrayLike) -> float:
 class ClusteringDiagnosis:
     """What two arrays of predictions say of the triad; `failures` maps those that occurred to a sentence."""
 
-    invariance: float
+    invariance: float  # its minimum is 0
     prior: float
-    invariance_gap: float  # to the minimum 0
-    prior_gap: float  # to the entropy of the prior
+    prior_minimum: float
     spread: float  # mean total variation between a prediction and the mean prediction
     largest_share: float  # mean probability of the largest cluster
-    inconsistency: float  # 0: augmentations change nothing, 1: as much as taking another input
-    failures: dict[str, str]
+    used: float  # e to the entropy of the mean prediction: how many clusters of one size would have it
+    wanted: float  # the same of the prior; 2 where it is learnt
+    agreement: float  # 1: an augmentation has the label of its input, 0: any label
+    certainty: float  # the same of two labels drawn for one input: low if predictions are undecided
+
+    @property
+    def prior_gap(self) -> float:
+        """How far the prior term is above its minimum, in nats."""
+        return self.prior - self.prior_minimum
+
+    @property
+    def few_clusters(self) -> bool:
+        """Whether one cluster takes every input, or few of many do, which the prior does not ask for."""
+        return math.log(self.used) < CLUSTERS_BELOW * math.log(self.wanted)
+
+    @property
+    def constant(self) -> bool:
+        """Whether every input has the same prediction."""
+        return self.spread <= CONSTANT_BELOW
+
+    @property
+    def inconsistent(self) -> bool:
+        """Whether labels say little about those of augmentations, though clusters have not collapsed."""
+        return self.agreement < AGREEMENT_BELOW and not self.few_clusters
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Those of the triad that occurred, each with a sentence."""
+        if self.few_clusters:
+            shown = f"the largest has {self.largest_share:.1%}, {self.used:.2g} are in use"
+            return {"cluster": f"{FAILURE_MODES['cluster']} ({shown})"}
+        if self.constant:
+            shown = f"predictions differ by {self.spread:.1%} from their mean"
+            return {"representation": f"{FAILURE_MODES['representation']} ({shown})"}
+        if self.inconsistent:
+            return {"label": f"{FAILURE_MODES['label']} (they agree {self.agreement:.0%} of the way beyond chance)"}
+        return {}
 
     @property
     def healthy(self) -> bool:
@@ -204,48 +254,47 @@ class ClusteringDiagnosis:
 
 
 def diagnose_clustering(
-    predictions: ArrayLike, augmented_predictions: ArrayLike, prior: ArrayLike | None = None
+    predictions: ArrayLike,
+    augmented_predictions: ArrayLike,
+    prior: ArrayLike | None = None,
+    *,
+    price: float | None = None,
 ) -> ClusteringDiagnosis:
     """Which of the failure modes occurred, from p(y | x_i) and p(y | x'_i), arrays of probabilities [n, c], n ≥ 2.
 
-    - cluster: the largest mean probability is at least `CLUSTER_TAKES_ALL`.
-    - representation: predictions are constant, `spread` ≤ `CONSTANT_BELOW`. Cluster collapse makes them constant too,
-      whatever the representation, and is then the only one named.
-    - label: `inconsistency` > `INCONSISTENT_ABOVE`, the mean total variation between p(y | x_i) and p(y | x'_i) over
-      that between p(y | x_i) and p(y | x'_j), j ≠ i. It takes the value 0 where predictions are constant.
+    - cluster: the entropy of the mean prediction is less than `CLUSTERS_BELOW` of the prior's.
+    - representation: predictions are constant, `spread` ≤ `CONSTANT_BELOW`. One cluster that takes every input makes
+      them constant too, whatever the representation, and is then the only failure named.
+    - label: `agreement` < `AGREEMENT_BELOW`. Draw a label from p(y | x_i) and one from p(y | x'_i): they are the same
+      with probability a = mean_i Σ_y p_iy p'_iy, and those of two inputs i ≠ j with a₀. The agreement is
+      (a − a₀) / (1 − a₀), Cohen's κ of drawn labels: 1 iff predictions are sure and unchanged by augmentations, which
+      is also where the invariance term is 0; and 0 if augmentations decide the label, or if nothing does.
 
-    The gaps tell the same story by the losses (GEDI Figure 4): both near 0 means that nothing failed.
+    A `price` above 1 stands for a prior that is learnt at this price a nat (`learnt_prior_term`). The terms tell the
+    same story (GEDI Figure 4): both at their minima means that nothing failed.
     """
     p, q = _two(predictions, augmented_predictions)
     n, c = p.shape
     if n < 2:
         raise InputError(f"predictions must have at least 2 rows for a diagnosis, not {n}.")
+    if prior is not None and price is not None:
+        raise InputError("a prior is given or learnt at a price, not both.")
     mean = p.mean(axis=0)
-    spread = float(np.abs(p - mean).sum(axis=1).mean() / 2)
-    moved = np.abs(p - q).sum() / 2
-    by_chance = (_all_distances(p, q) / 2 - moved) / (n - 1)
-    constant = spread <= CONSTANT_BELOW
-    inconsistency = 0.0 if constant else float(moved / by_chance)
-    takes_all = int(np.argmax(mean))
-    failures = {}
-    if mean[takes_all] >= CLUSTER_TAKES_ALL:
-        failures["cluster"] = f"{FAILURE_MODES['cluster']} (cluster {takes_all} has {mean[takes_all]:.1%})"
-    elif constant:
-        failures["representation"] = (
-            f"{FAILURE_MODES['representation']} (predictions differ by {spread:.1%} from their mean)"
-        )
-    if inconsistency > INCONSISTENT_ABOVE:
-        failures["label"] = f"{FAILURE_MODES['label']} ({inconsistency:.0%} as far as those of another input)"
-    invariance, prior_value = _cross_entropy(q, p) / n, _cross_entropy(_prior(prior, c), mean)
+    if price is None:
+        term, minimum = _cross_entropy(_prior(prior, c), mean), prior_minimum(c if prior is None else prior)
+        wanted = math.exp(minimum)
+    else:
+        term, minimum, wanted = learnt_prior_term(p, price), learnt_prior_minimum(c, price), 2.0
     return ClusteringDiagnosis(
-        invariance=invariance,
-        prior=prior_value,
-        invariance_gap=invariance - INVARIANCE_MINIMUM,
-        prior_gap=prior_value - (prior_minimum(c) if prior is None else prior_minimum(prior)),
-        spread=spread,
-        largest_share=float(mean[takes_all]),
-        inconsistency=inconsistency,
-        failures=failures,
+        invariance=_cross_entropy(q, p) / n,
+        prior=term,
+        prior_minimum=minimum,
+        spread=float(np.abs(p - mean).sum(axis=1).mean() / 2),
+        largest_share=float(mean.max()),
+        used=math.exp(_cross_entropy(mean, mean)),
+        wanted=wanted,
+        agreement=_agreement(p, q),
+        certainty=_agreement(p, p),
     )
 
 
@@ -258,14 +307,12 @@ def _cross_entropy(p: Array, q: Array) -> float:
         return float(-special.xlogy(p, q).sum()) + 0.0  # + 0.0 turns −0 into 0
 
 
-def _all_distances(p: Array, q: Array) -> float:
-    """Σ_i Σ_j Σ_y |p_iy − q_jy|, by sorting each column instead of forming all pairs."""
-    total = 0.0
-    for a, b in zip(p.T, np.sort(q, axis=0).T, strict=True):
-        below = np.searchsorted(b, a)  # how many of b are smaller than each of a
-        sums = np.concatenate([[0.0], np.cumsum(b)])
-        total += float(np.sum(a * (2 * below - len(b)) - 2 * sums[below] + sums[-1]))
-    return total
+def _agreement(p: Array, q: Array) -> float:
+    """Cohen's κ of labels drawn from p_i and q_i, chance being those of p_i and q_j, j ≠ i; 1 where all are one."""
+    n = len(p)
+    together = float((p * q).sum())
+    by_chance = (float(p.sum(axis=0) @ q.sum(axis=0)) - together) / (n * (n - 1))
+    return (together / n - by_chance) / (1 - by_chance) if 1 - by_chance > 1e-6 else 1.0
 
 
 def _two(predictions: ArrayLike, augmented_predictions: ArrayLike) -> tuple[Array, Array]:
@@ -281,6 +328,12 @@ def _prior(prior: ArrayLike | None, clusters: int) -> Array:
     if len(weights) != clusters:
         raise InputError(f"prior must have the {clusters} clusters of the predictions, not {len(weights)}.")
     return weights
+
+
+def _price(price: float) -> float:
+    if not 1 < price < math.inf:
+        raise InputError(f"the price of a learnt prior must be above 1 and finite, not {price!r}.")
+    return price
 
 
 def _weights(invariance: float, prior: float) -> tuple[float, float]:

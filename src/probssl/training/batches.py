@@ -60,6 +60,9 @@ class Stream(Protocol):
     def some(self, count: int) -> Tensor:
         """Observations to look at while training, always the same: [count, ...] or fewer."""
 
+    def pairs(self, count: int) -> tuple[Tensor, Tensor]:
+        """The same with a relative of each: [count, ...] twice, or fewer."""
+
     def identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to belong to this run."""
 
@@ -88,6 +91,10 @@ class DataStream:
         order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(self.seed + 2))
         return self.data[order[:count].to(self.data.device)]
 
+    def pairs(self, count: int) -> tuple[Tensor, Tensor]:
+        x = self.some(count)
+        return x, relatives(self.pairing, x, self.seed)
+
     def identity(self) -> dict[str, Any]:
         return {"rows": len(self.data), "data": fingerprint(self.data)}
 
@@ -114,6 +121,10 @@ class WorldStream:
         generator = torch.Generator(self.generator.device).manual_seed(self.seed + 2)
         return self.source.draw(count, Needs(augmented=0), generator).x
 
+    def pairs(self, count: int) -> tuple[Tensor, Tensor]:
+        views = self.source.draw(count, Needs(), torch.Generator(self.generator.device).manual_seed(self.seed + 2))
+        return views.x, views.augmented[0]
+
     def identity(self) -> dict[str, Any]:
         return {}
 
@@ -122,3 +133,8 @@ class WorldStream:
 
     def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
         self.generator.set_state(tensors["random.augmentations"])
+
+
+def relatives(pairing: Pairing, x: Tensor, seed: int) -> Tensor:
+    """One relative of each observation to look at while training, always the same: [n, ...]."""
+    return pairing.sample(x, torch.Generator(x.device).manual_seed(seed + 3))

@@ -30,7 +30,7 @@ from probssl.training.files import fingerprint
 from probssl.training.log import RunLog
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
-from probssl.training.watch import MEANING, SAMPLE_ROWS, CollapseWatch, Look
+from probssl.training.watch import MEANING, SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, Look, clusters_of
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,19 @@ class _Run:
             self.stream = DataStream(pairing, data, plan.batch_size, seed, device)
         self.optimiser = make_optimiser(encoder, objective, plan)
         self.base_rates = [group["lr"] for group in self.optimiser.param_groups]
-        self.watch = CollapseWatch(self.stream.some(SAMPLE_ROWS), objective.energy)
+        self.watch = self._make_watch()
         self.folder = None if out is None else CheckpointFolder(out / "checkpoints")
         self.step = 0
         self.seconds = 0.0
         self.resumed = False
         self.log = RunLog(None)
+
+    def _make_watch(self) -> CollapseWatch:
+        energy, clustering = self.objective.energy, clusters_of(self.objective)
+        if clustering is None:
+            return CollapseWatch(self.stream.some(SAMPLE_ROWS), energy)
+        sample, relatives = self.stream.pairs(SAMPLE_ROWS)
+        return CollapseWatch(sample, energy, clustering, relatives, UNDECIDED_FOR * self.plan.steps)
 
     def begin(self, resume: bool) -> None:
         """Start afresh, or go on from the newest checkpoint."""

@@ -84,6 +84,9 @@ class ProgressBar(Reporter):
         parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in shown]
         if "rankme" in numbers:
             parts.insert(1, f"RankMe {numbers['rankme']:.2f}")  # beside the loss, where a narrow terminal shows it
+        if "largest_cluster" in numbers:
+            largest, agreement = numbers["largest_cluster"], numbers["label_agreement"]
+            parts[2:2] = [f"largest cluster {largest:.0%}", f"labels agree {agreement:.0%}"]
         self._terms = self._text("  " + " · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
 
     def warn(self, message: str) -> None:

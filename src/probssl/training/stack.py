@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from probssl.objectives.base import Objective
 from probssl.objectives.gedi import GEDI
 from probssl.pairings.views import FeaturewisePairing, Pairing, random_signs
-from probssl.training.batches import BatchStream
+from probssl.training.batches import BatchStream, relatives
 from probssl.training.compiled import CompiledLosses, form_of, suits
 from probssl.training.log import RunLog
 from probssl.training.loop import Fitted, record
@@ -25,7 +25,7 @@ from probssl.training.progress import Reporter
 from probssl.training.stack_gedi import StackedGEDI, together
 from probssl.training.stack_losses import StackedFisher, StackedLosses, StackedViews
 from probssl.training.stack_parts import StackedEncoder, StackOptimiser
-from probssl.training.watch import SAMPLE_ROWS, CollapseWatch
+from probssl.training.watch import SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, clusters_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +106,19 @@ class Stack:
         self.alive: Tensor | None = None  # [K, 1], once a trial has failed
 
     def _prepare_watch(self) -> None:
-        self.watches, self.logs, samples = [], [], []
+        self.watches, self.logs, samples, partners = [], [], [], []
         for t in self.trials:
             order = torch.randperm(len(t.data), generator=torch.Generator().manual_seed(t.seed + 2))
             samples.append(t.data[order[:SAMPLE_ROWS]])
-            self.watches.append(CollapseWatch(samples[-1], t.objective.energy))
             self.logs.append(RunLog(None))
+            clustering = clusters_of(t.objective)
+            related = samples[-1] if clustering is None else relatives(t.pairing, samples[-1], t.seed)
+            partners.append(related)
+            settled = UNDECIDED_FOR * t.plan.steps
+            self.watches.append(CollapseWatch(samples[-1], t.objective.energy, clustering, related, settled))
         self.samples = torch.stack(samples)
+        clustered = any(watch.objective is not None for watch in self.watches)
+        self.partners = torch.stack(partners) if clustered else None
 
     def next_index(self) -> Tensor:
         """Rows of the table that the next batch of each trial is made of: [K, n]."""
@@ -194,11 +200,17 @@ class Stack:
         h = self.encoder(self.samples, layers=self.encoder.depth)
         z = self.encoder.advance(h.clone(), self.encoder.layers[self.encoder.depth :]).mT
         with_head = self.encoder.depth < len(self.encoder.layers)
+        related = None if self.partners is None else self.encoder(self.partners).mT
         silent = Reporter()
         for number, t in enumerate(self.trials):
             if number in self.failures:
                 continue
-            seen, news = self.watches[number].judge(h[number].mT, z[number] if with_head else None, self.step)
+            seen, news = self.watches[number].judge(
+                h[number].mT,
+                z[number] if with_head else None,
+                self.step,
+                None if related is None else related[number],
+            )
             rate = t.plan.learning_rate * t.plan.rate_factor(max(self.step - 1, 0))
             record(self.logs[number], silent, self.step, seconds, rate, seen, news, numbers.get(number))
             if self.step == t.plan.steps and not seen.finite:

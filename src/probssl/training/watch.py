@@ -1,9 +1,9 @@
-"""Collapse watch: looks at a fixed sample of representations now and then, and names what has gone wrong."""
+"""Collapse watch: looks at representations and clusters of a fixed sample now and then, and names what went wrong."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from probssl.encoders import WithHead, encode
 from probssl.energies import Energy
 from probssl.metrics.rank import rankme, spectra
+from probssl.objectives import GEDI, ClusteringObjective
+from probssl.objectives.base import Objective
+from probssl.theory.clustering import FAILURE_MODES, ClusteringDiagnosis, diagnose_clustering
 
 SAMPLE_ROWS = 512
 """Representations looked at each time."""
@@ -27,10 +30,23 @@ MINIMUM_RANK_SHARE = 0.5
 PATIENCE = 2
 """Looks in a row that must agree before a collapse is announced or withdrawn."""
 
+UNDECIDED_FOR = 0.2
+"""Share of a training in which labels may be inconsistent: clusters that nobody has learnt yet are."""
+
+LEAST_PROBABILITY = 1e-300
+"""What a cluster has where the softmax says 0: a cross-entropy is then large, and finite."""
+
 MEANING = {
-    "representation": "representation collapse: every input gets the same representation",
+    "representation": FAILURE_MODES["representation"],
     "dimension": "dimensional collapse: the representation fills few of its dimensions",
+    "cluster": FAILURE_MODES["cluster"],
+    "label": FAILURE_MODES["label"],
 }
+
+
+def name_of(kind: str) -> str:
+    """What a kind of collapse is called: cluster collapse, label inconsistency."""
+    return MEANING[kind].partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,7 @@ class Look:
     spread: float
     contrast: float
     collapsed: tuple[str, ...]
+    clusters: ClusteringDiagnosis | None = None  # what a clustering objective makes of the sample
 
     @property
     def finite(self) -> bool:
@@ -51,13 +68,24 @@ class Look:
 
     def numbers(self) -> dict[str, float]:
         """The measurements, for the log."""
-        return {
+        found = {
             "rankme": self.rankme,
             "effective_rank": self.effective_rank,
             "numerical_rank": self.numerical_rank,
             "spread": self.spread,
             "contrast": self.contrast,
         }
+        if self.clusters is not None:
+            found |= {
+                "largest_cluster": self.clusters.largest_share,
+                "clusters_used": self.clusters.used,
+                "label_agreement": self.clusters.agreement,
+                "label_certainty": self.clusters.certainty,
+                "invariance_term": self.clusters.invariance,
+                "prior_term": self.clusters.prior,
+                "prior_minimum": self.clusters.prior_minimum,
+            }
+        return found
 
 
 def look(representations: Tensor, energy: Energy, embeddings: Tensor | None = None) -> Look:
@@ -95,12 +123,45 @@ def look(representations: Tensor, energy: Energy, embeddings: Tensor | None = No
     )
 
 
-class CollapseWatch:
-    """Keeps score of looks: a collapse counts once it is seen in several looks in a row."""
+def look_at_clusters(
+    objective: ClusteringObjective, embeddings: Tensor, relatives: Tensor
+) -> ClusteringDiagnosis | None:
+    """What the predictions of the sample and of one relative of each point say, from embeddings [n, m] of both.
 
-    def __init__(self, sample: Tensor, energy: Energy) -> None:
-        self.sample = sample
-        self.energy = energy
+    None where logits are not finite.
+    """
+    logits = [objective.head(side).detach().double().cpu() for side in (embeddings, relatives)]
+    if not all(bool(side.isfinite().all()) for side in logits):
+        return None
+    predictions, of_relatives = (side.softmax(-1).clamp_min(LEAST_PROBABILITY).numpy() for side in logits)
+    if isinstance(objective, GEDI) and objective.learns_prior:
+        return diagnose_clustering(predictions, of_relatives, price=objective.prior_price)
+    prior = objective.prior.detach().double()
+    return diagnose_clustering(predictions, of_relatives, (prior / prior.sum()).cpu().numpy())
+
+
+def clusters_of(objective: Objective) -> ClusteringObjective | None:
+    """The objective, if it has clusters that can go wrong."""
+    return objective if isinstance(objective, ClusteringObjective) and objective.clusters > 1 else None
+
+
+class CollapseWatch:
+    """Keeps score of looks: a collapse counts once it is seen in several looks in a row.
+
+    With a clustering `objective` and `relatives`, one augmentation of each point of the sample, its clusters are
+    watched too; for label inconsistency not before step `settled`.
+    """
+
+    def __init__(
+        self,
+        sample: Tensor,
+        energy: Energy,
+        objective: ClusteringObjective | None = None,
+        relatives: Tensor | None = None,
+        settled: float = 0,
+    ) -> None:
+        self.sample, self.energy = sample, energy
+        self.objective, self.relatives, self.settled = objective, relatives, settled
         self.standing: dict[str, int] = {}  # kind -> step at which it set in
         self._streaks: dict[str, int] = {}
 
@@ -108,15 +169,21 @@ class CollapseWatch:
     def inspect(self, encoder: nn.Module, step: int) -> tuple[Look, list[tuple[str, str]]]:
         """One look, and what is newly announced by it: pairs of `collapse` or `recovery` and the kind."""
         representations = encode(encoder, self.sample)
-        embeddings = encode(encoder.head, representations) if isinstance(encoder, WithHead) else None
-        return self.judge(representations, embeddings, step)
+        head = encoder.head if isinstance(encoder, WithHead) else None
+        embeddings = None if head is None else encode(head, representations)
+        relatives = None if self.relatives is None else encode(encoder, self.relatives)
+        if relatives is not None and head is not None:
+            relatives = encode(head, relatives)
+        return self.judge(representations, embeddings, step, relatives)
 
     @torch.no_grad()
     def judge(
-        self, representations: Tensor, embeddings: Tensor | None, step: int
+        self, representations: Tensor, embeddings: Tensor | None, step: int, relatives: Tensor | None = None
     ) -> tuple[Look, list[tuple[str, str]]]:
-        """`inspect` where the representations of the sample are at hand."""
+        """`inspect` where the representations of the sample, and embeddings of its relatives, are at hand."""
         seen = look(representations, self.energy, embeddings)
+        if seen.finite and self.objective is not None and relatives is not None:
+            seen = self._with_clusters(seen, representations if embeddings is None else embeddings, relatives, step)
         if not seen.finite:
             return seen, []
         news = []
@@ -135,6 +202,19 @@ class CollapseWatch:
                     self.standing[kind] = step
                     news.append(("collapse", kind))
         return seen, news
+
+    def _with_clusters(self, seen: Look, embeddings: Tensor, relatives: Tensor, step: int) -> Look:
+        """A look that also saw clusters. Those of a constant representation are as undecided as it is."""
+        assert self.objective is not None
+        clusters = look_at_clusters(self.objective, embeddings, relatives)
+        if clusters is None:
+            return seen
+        collapsed = list(seen.collapsed)
+        if clusters.few_clusters:
+            collapsed.append("cluster")
+        if clusters.inconsistent and step >= self.settled and "representation" not in seen.collapsed:
+            collapsed.append("label")
+        return replace(seen, collapsed=tuple(collapsed), clusters=clusters)
 
     def state(self) -> dict[str, dict[str, int]]:
         """What a checkpoint must carry."""
