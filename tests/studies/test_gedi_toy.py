@@ -87,4 +87,4 @@ def test_a_trial_is_diagnosed_by_its_own_terms(smoke):
     ((_, found),) = gedi_toy.Toy().run_batch([config])
     assert found["invariance"] > found["invariance_gap"] - 1e-12
     assert found["prior"] - found["prior_gap"] == pytest.approx(math.log(2))
-    assert np.isfinite([found[key] for key in ("NMI", "spread", "largest_share", "inconsistency")]).all()
+    assert np.isfinite([found[key] for key in ("NMI", "spread", "largest_share", "agreement")]).all()
