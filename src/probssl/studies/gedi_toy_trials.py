@@ -232,9 +232,8 @@ class Learner:
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(self.seed)) * PAPER_NOISE
         p, q = (self._probabilities(rows).double() for rows in (x, x + noise))
         p, q = (rows / rows.sum(1, keepdim=True) for rows in (p, q))
-        seen = dataclasses.asdict(diagnose_clustering(p.numpy(), q.numpy()))
-        seen["failures"] = sorted(seen["failures"])
-        return seen
+        seen = diagnose_clustering(p.numpy(), q.numpy())
+        return {**dataclasses.asdict(seen), "prior_gap": seen.prior_gap, "failures": sorted(seen.failures)}
 
     def _picture(self, x: Tensor, clusters: np.ndarray) -> Result:
         """Predictions and log-density on a grid, clusters of the test points, and samples: all that a panel shows."""
