@@ -254,13 +254,12 @@ def begin(data: Data, recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
     source = data.source if isinstance(data, Table) else data
     world = world_of(source) if isinstance(source, str) else None
     images = _called(data) if isinstance(data, ImageSet) else images_of(data)
-    if recipe is not None and (world or images):
-        return recipe.on(world=world, images=images).with_options(**options)
-    if images is not None:
+    if recipe is None and images is not None:
         return Recipe.for_images(images, **options)
-    if world is not None:
+    if recipe is None and world is not None:
         return Recipe.for_world(world, **options)
-    return (recipe or Recipe()).with_options(**options).on()
+    chosen = (recipe or Recipe()).on(world=world, images=images).with_options(**options)
+    return chosen.on(world=world, images=images)  # which refuses options that the data has no use for
 
 
 def _called(data: ImageSet) -> str:
