@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from probssl.encoders import MLP, Prototypes, WithHead, encode, seeded
 from probssl.objectives import GEDI, BarlowTwins, Objective, SwAV, gedi_weights
-from probssl.objectives.clustering import ClusteringObjective
+from probssl.objectives.clustering import ClusteringObjective, invariance, prior_cross_entropy
 from probssl.pairings import GaussianNoise
 from probssl.samplers import SGLD, ReplayBuffer, UniformStart
 from probssl.studies.base import Config, Result
@@ -57,6 +57,7 @@ class Settings:
     learning_rate: float = 0.01
     noise: float = 0.07
     generative: float = 0.1
+    magnitude: float = 0.003  # of energies
     invariance: float = 50.0
     prior: float = 50.0
     prior_at_first: float = 0.04  # share of its weight that the prior term begins with
@@ -73,6 +74,7 @@ PRINTED = Settings(
     learning_rate=1e-3,
     noise=PAPER_NOISE,
     generative=1.0,
+    magnitude=0.0,
     prior=10.0,
     prior_at_first=1.0,
     bottleneck=True,
@@ -92,6 +94,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "learning rate 0.001": {"learning_rate": 1e-3},
     "projection through 2 and 4 units": {"bottleneck": True},
     "one SGLD step of 5e-5": {"sgld_steps": 1, "sgld_step": 0.01**2 / 2},
+    "no bound on energies": {"magnitude": 0.0},
 }
 """What is put back to what the paper prints, one at a time."""
 
@@ -133,8 +136,9 @@ class Learner:
         self.config, self.settings = config, Settings(**config["settings"])
         self.method, self.seed = config["method"], config["seed"]
         self.x, _ = points(config["data"], self.seed)
-        self.encoder: nn.Module = seeded(self.seed, self._network)
-        self.stages = [part for part in seeded(self.seed + 1, self._objectives) if isinstance(part, Objective)]
+        begun = self.seed + 1000 * config["start"]
+        self.encoder: nn.Module = seeded(begun, self._network)
+        self.stages = [part for part in seeded(begun + 1, self._objectives) if isinstance(part, Objective)]
         self.curve: list[dict[str, float]] = []
         self.failure: str | None = None
 
@@ -186,7 +190,8 @@ class Learner:
         def objective(variant: str) -> GEDI:
             weights = gedi_weights(variant, generative=s.generative, invariance=s.invariance, balance=s.prior)
             sampler = SGLD(steps=s.sgld_steps, step_size=s.sgld_step)
-            return GEDI(dim, 2, chains, sampler, head=head, base_scale=s.base_scale, **weights)  # type: ignore[arg-type]
+            bound = s.magnitude if weights["generative"] else 0.0
+            return GEDI(dim, 2, chains, sampler, magnitude=bound, head=head, base_scale=s.base_scale, **weights)  # type: ignore[arg-type]
 
         variants = ("jem", "no gen") if self.method == TWO_STAGE else (VARIANTS[self.method],)
         return nn.ModuleList([objective(variant) for variant in variants])
@@ -207,6 +212,7 @@ class Learner:
         found["NMI"] = float(normalized_mutual_info_score(labels, clusters))
         if self.method != "BarlowTwins":
             found |= self._diagnosis(x)
+            found["clustering_loss"] = self._clustering_loss()
         if self.config["picture"]:
             found["picture"] = self._picture(x, clusters)
         return found
@@ -234,6 +240,13 @@ class Learner:
         p, q = (rows / rows.sum(1, keepdim=True) for rows in (p, q))
         seen = diagnose_clustering(p.numpy(), q.numpy())
         return {**dataclasses.asdict(seen), "prior_gap": seen.prior_gap, "failures": sorted(seen.failures)}
+
+    def _clustering_loss(self) -> float:
+        """w_i · invariance + w_p · prior on the points trained on, at least w_p ln 2: by it a start is chosen."""
+        s, noise = self.settings, torch.randn(self.x.shape, generator=torch.Generator().manual_seed(self.seed))
+        log_p, log_q = (self._objective.log_probabilities(self.encoder, x) for x in (self.x, self.x + s.noise * noise))
+        balance = prior_cross_entropy(torch.full((2,), 0.5), log_p)
+        return float(s.invariance * invariance(log_p, log_q) + s.prior * balance)
 
     def _picture(self, x: Tensor, clusters: np.ndarray) -> Result:
         """Predictions and log-density on a grid, clusters of the test points, and samples: all that a panel shows."""
