@@ -66,8 +66,8 @@ def scale_notes(scale: Mapping[str, Any], measuring: Mapping[str, int], seeds: i
     return (
         f"Network: {scale['network']}, {told(scale['width'])} numbers a representation; the first {scale['rows']:,} "
         f"training images at most, {length} of {scale['batch']} images, {scale['langevin']} Langevin steps each at "
-        f"temperature {temperature:.1e}, {seeds} seeds; {measuring['samples']:,} samples after {measuring['walk']} "
-        f"steps from noise, against the first {measuring['test']:,} test images at most. "
+        f"temperature {temperature:.1e}, {'one seed' if seeds == 1 else f'{seeds} seeds'}; {measuring['samples']:,} "
+        f"samples after {measuring['walk']} steps from noise; at most {measuring['test']:,} test images. "
     )
 
 

@@ -12,7 +12,7 @@ from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import gedi_ood_trials, pictures
 from probssl.studies.base import Budget, Config, Result, Results, Row
-from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, row_of, trained_on
+from probssl.studies.gedi_images import MEASURING, SCALES, OnImages, row_of, trained_on
 from probssl.studies.gedi_images_page import COLOURS, left_out, of_model, scale_notes
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood_trials import MADE
@@ -20,6 +20,10 @@ from probssl.studies.versions import code_version
 from probssl.training.files import write_text
 
 ALL = (*METHODS, UNTRAINED)
+SEEDS = {"smoke": 1, "laptop": 2, "full": 5}
+TEST = {"smoke": 100, "laptop": 1_000, "full": 26_032}
+"""Test images of either side, at most."""
+
 PUBLISHED_SCORE = "score norm"
 """s(x) = −‖∂ log p(x)/∂x‖, the score of the paper's tables."""
 
@@ -43,7 +47,7 @@ class GediOOD(OnImages):
             {
                 "model": model_config(data, method, seed, SCALES[budget]),
                 "outside": outside(data, budget),
-                "test": MEASURING[budget]["test"],
+                "test": TEST[budget],
             }
             for seed in range(SEEDS[budget])
             for data in trained_on(budget)
@@ -77,7 +81,7 @@ class GediOOD(OnImages):
             f"{worse}; in the others their intervals overlap. It is better, or worse, where the 95 % intervals over "
             "test images of all its seeds lie above, or below, all of the other's: that is the rule."
         )
-        notes = scale_notes(SCALES[budget], MEASURING[budget], SEEDS[budget])
+        notes = scale_notes(SCALES[budget], {**MEASURING[budget], "test": TEST[budget]}, SEEDS[budget])
         sections = [
             html.section("AUROC", shown["auroc"], f"A mark a seed, with its 95 % interval over test images. {notes}"),
             html.section("GEDI beside GEDI no gen", _effects_table(results, pairs)),
