@@ -68,7 +68,7 @@ class Toy(Study):
         return [
             config(setting, data, method, own, seed, start)
             for setting, (method, own, count) in settings.items()
-            for start in range(STARTS.get(setting, 1))
+            for start in range(1 if budget == "smoke" else STARTS.get(setting, 1))
             for data in DATA
             for seed in range(count)
         ]
