@@ -41,7 +41,7 @@ def test_sensitivity_has_every_pair_of_weights(tmp_path):
 
 def test_grid_names_each_trial_once():
     configs = gedi_toy.Toy().configs("laptop")
-    assert len({(c["setting"], c["seed"]) for c in configs}) == len(configs)
+    assert len({(c["setting"], c["seed"], c["start"]) for c in configs}) == len(configs)
     assert all(c["seed"] < 5 for c in configs)  # seeds from 100 on are those the settings were chosen by
 
 
@@ -71,6 +71,16 @@ def test_hinges_pass_through_points():
     layer = nn.Linear(2, 50)
     lay_hinges(layer, x, 4.0)
     assert (layer(x).abs().min(0).values < 1e-5).all()
+
+
+def test_the_start_of_the_least_loss_is_taken_whatever_its_score():
+    def one(seed, start, loss, score):
+        return {"setting": "moons, GEDI", "seed": seed, "start": start}, {"clustering_loss": loss, "NMI": score}
+
+    trials = [one(0, 0, 39.4, 1.0), one(1, 0, 35.0, 0.9), one(0, 1, 35.1, 0.2), one(1, 1, 36.0, 1.0)]
+    assert [result["NMI"] for _, result in gedi_toy.best(trials)] == [0.2, 0.9]
+    first = gedi_toy.first_starts(trials)
+    assert [(c["setting"], r["NMI"]) for c, r in first] == [("moons, GEDI, first start", n) for n in (1.0, 0.9)]
 
 
 def test_theory_of_each_ablation():
