@@ -27,7 +27,7 @@ from probssl.training.files import write_text
 SEEDS = {"smoke": 1, "laptop": 3, "full": 5}
 STEPS: dict[Budget, dict[int, int]] = {
     "smoke": {100: 5},
-    "laptop": {100: 500, 1_000: 1_000, 10_000: 1_000},
+    "laptop": {100: 400, 1_000: 800, 10_000: 800},
     "full": {100: 500, 1_000: 1_600, 10_000: 4_150},
 }
 """Number of examples -> steps; in full the paper's 500, 100 and 25 passes in batches of 60."""
@@ -36,6 +36,7 @@ SCALES: dict[Budget, dict[str, Any]] = {
     "smoke": {
         "network": "convolutions",
         "width": 4,
+        "balance": 100.0,
         "rate": 2e-3,
         "anneal": "cosine",
         "sgld": 1,
@@ -45,15 +46,17 @@ SCALES: dict[Budget, dict[str, Any]] = {
     "laptop": {
         "network": "convolutions",
         "width": 16,
+        "balance": 100.0,
         "rate": 2e-3,
         "anneal": "cosine",
-        "sgld": 5,
+        "sgld": 3,
         "chains": 1_000,
         "magnitude": 0.1,
     },
     "full": {
         "network": "residual",
         "width": 128,
+        "balance": 400.0,
         "rate": 1e-4,
         "anneal": "constant",
         "sgld": 20,
@@ -61,7 +64,8 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "magnitude": 0.0,
     },
 }
-"""Network, learning rate, sampler and the weight that keeps energies from drifting off; in full those of the paper."""
+"""Network, weight of the prior beside the constraint, learning rate, sampler, and the weight that keeps energies from
+drifting off; in full those of the paper."""
 
 METRICS = ("accuracy", "NMI")
 COLOURS = dict(

@@ -35,10 +35,10 @@ HELD_OUT = 12
 CROP = 0.7
 """Least share of the image in a crop, which GEDI does not print. At 0.4 most starts need several times as long."""
 
-CONSTRAINT, BALANCE, GENERATIVE, INVARIANCE, BALANCE_WITHOUT = 25.0, 400.0, 1.0, 50.0, 25.0
+CONSTRAINT, GENERATIVE, INVARIANCE, BALANCE_WITHOUT = 25.0, 1.0, 50.0, 25.0
 STEP_SIZE, STEP_NOISE, REINITIALISE = 1.0, 0.01, 0.05
 BATCH, WEIGHT_DECAY = 60, 1e-4
-"""GEDI, Table 9: weights of the terms (the last but one and the last without the constraint), sampler and optimiser."""
+"""GEDI, Table 9: weights of the terms (the last two without the constraint), sampler and optimiser."""
 
 WALLS = Box(0.0, 1.0)
 """Chains stay images."""
@@ -115,7 +115,7 @@ def objective_of(config: Config) -> GEDI:
             buffer,
             sampler,
             constraint=CONSTRAINT,
-            balance=0.0 if method == "constraint" else BALANCE,
+            balance=0.0 if method == "constraint" else config["balance"],
             generative=0.0 if buffer is None else GENERATIVE,
             magnitude=0.0 if buffer is None else config["magnitude"],
             pair="augmented",
