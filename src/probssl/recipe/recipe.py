@@ -123,7 +123,7 @@ class Recipe:
         for name in options:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
-                hint = f", did you mean {close[0]!r}?" if close else f": the recipe knows {', '.join(sorted(known))}"
+                hint = f", did you mean {close[0]!r}?" if close else ": the recipe knows those of `probssl fit --help`"
                 raise InputError(f"there is no option {name!r}{hint}")
         given = {name: value for name, value in options.items() if value is not None}
         objective = given.get("objective", self.objective)
