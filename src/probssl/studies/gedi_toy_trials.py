@@ -22,6 +22,7 @@ from probssl.theory.clustering import diagnose_clustering
 from probssl.training import Fitted, TrainingPlan
 from probssl.training.stacked import Trial as Training
 from probssl.training.stacked import fit_many
+from probssl.training.watch import LEAST_PROBABILITY
 
 DATA = ("moons", "circles")
 ROWS = 1000
@@ -236,9 +237,9 @@ class Learner:
 
     def _diagnosis(self, x: Tensor) -> Result:
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(self.seed)) * PAPER_NOISE
-        p, q = (self._probabilities(rows).double() for rows in (x, x + noise))
-        p, q = (rows / rows.sum(1, keepdim=True) for rows in (p, q))
-        seen = diagnose_clustering(p.numpy(), q.numpy())
+        logs = (self._objective.log_probabilities(self.encoder, rows).double() for rows in (x, x + noise))
+        p, q = (log.softmax(1).clamp_min(LEAST_PROBABILITY).numpy() for log in logs)
+        seen = diagnose_clustering(p, q)
         return {**dataclasses.asdict(seen), "prior_gap": seen.prior_gap, "failures": sorted(seen.failures)}
 
     def _clustering_loss(self) -> float:
