@@ -526,16 +526,23 @@ def _(objective: DeepClustering, encoder: nn.Module, views: Views) -> dict[str, 
     return {"classification": mean(losses)}
 
 
+def _change(log_p: list[list[float]], log_q: list[list[float]], symmetric: bool) -> float:
+    """mean CE(q, p), of a symmetric pair the mean of both directions."""
+    forth = mean([-dot([math.exp(v) for v in q], p) for p, q in zip(log_p, log_q, strict=True)])
+    return (forth + _change(log_q, log_p, False)) / 2 if symmetric else forth
+
+
 @loss.register
 def _(objective: GEDI, encoder: nn.Module, views: Views) -> dict[str, float]:
     sides = pair_scores(objective, encoder, views)
     tau, clusters, prior = objective.head.temperature, range(objective.clusters), objective.prior.tolist()
     logits, others = ([[score / tau for score in row] for row in side] for side in sides)
     log_p, log_q = ([log_softmax(row) for row in side] for side in (logits, others))
-    shares = [mean([math.exp(row[y]) for row in log_p]) for y in clusters]
+    symmetric = objective.pair == "augmented"
+    shares = [mean([math.exp(row[y]) for row in (log_p + log_q if symmetric else log_p)]) for y in clusters]
     s = objective.prior_price
     found = {
-        "invariance": mean([-dot([math.exp(v) for v in q], p) for p, q in zip(log_p, log_q, strict=True)]),
+        "invariance": _change(log_p, log_q, symmetric),
         "prior": -s * math.log(math.fsum(share ** (1 / s) for share in shares))
         if objective.learns_prior
         else -dot(prior, [math.log(share) for share in shares]),
@@ -556,7 +563,9 @@ def _(objective: ConstrainedGEDI, encoder: nn.Module, views: Views) -> dict[str,
     embedded = [rows(objective.energy.embed, encoder, side.flatten(0, 1)) for side in sides]
     logits, *others = ([[score / tau for score in scores(objective.head, z)] for z in side] for side in embedded)
     log_p = [log_softmax(row) for row in logits]
-    shares = [mean([math.exp(row[y]) for row in log_p]) for y in clusters]
+    log_q = [log_softmax(row) for row in others[0]] if others else []
+    symmetric = objective.pair == "augmented"
+    shares = [mean([math.exp(row[y]) for row in (log_p + log_q if symmetric else log_p)]) for y in clusters]
     prior = objective.prior.tolist()
     found = {"prior": math.fsum(share * math.log(share / prior[y]) for y, share in enumerate(shares))}
     chances = []
@@ -568,8 +577,7 @@ def _(objective: ConstrainedGEDI, encoder: nn.Module, views: Views) -> dict[str,
         chances.append(math.fsum(satisfied))
     found["constraint"] = -mean([math.log(chance) for chance in chances])
     if others:
-        log_q = [log_softmax(row) for row in others[0]]
-        found["invariance"] = mean([-dot([math.exp(v) for v in q], p) for p, q in zip(log_p, log_q, strict=True)])
+        found["invariance"] = _change(log_p, log_q, symmetric)
     if objective.buffer is not None:
         drawn = rows(objective.energy.embed, encoder, objective.draw(encoder, len(views.x)))
         of_data = [-log_sum_exp(row) for row in logits]

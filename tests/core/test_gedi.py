@@ -49,7 +49,10 @@ def test_two_augmentations_make_a_pair() -> None:
     views = GaussianNoise(0.3)(normal(12, INPUT), Needs(augmented=2), generator(1))
     objective, encoder = gedi(generative=0, pair="augmented"), smooth_encoder()
     p, q = (objective.log_probabilities(encoder, x).exp().detach().numpy() for x in views.augmented)
-    assert objective(encoder, views)["invariance"].item() == pytest.approx(theory.invariance_term(p, q))
+    terms = objective(encoder, views)
+    both = theory.invariance_term(p, q) + theory.invariance_term(q, p)
+    assert terms["invariance"].item() == pytest.approx(both / 2)
+    assert terms["prior"].item() == pytest.approx(theory.prior_term(np.concatenate([p, q])))
 
 
 def test_the_density_is_of_the_data_where_clusters_are_of_augmentations() -> None:

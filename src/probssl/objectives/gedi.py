@@ -58,10 +58,12 @@ class GEDI(ClusteringObjective):
     and then what lies far outside seems likely; the normal factor falls faster than a ReLU network can grow. p(y | x)
     is the same.
 
-    With `pair="augmented"` clusters are asked of two augmentations, and so is the density of the first of them, or of
-    the data itself where `density_of="data"`. That suits images whose augmentations are told from them at a glance,
-    by their noise: with `pair="original"` a network may then be sure of one cluster for all that is augmented and of
-    none for all that is not, which the prior term, seeing originals alone, does not mind.
+    With `pair="augmented"` clusters are asked of two augmentations: invariance is the mean of both directions and the
+    prior term sees both. The density is that of the first, or of the data itself where `density_of="data"`. It suits
+    images whose augmentations are told from them at a glance, by their noise. There `pair="original"` has a trap, a
+    stationary point that Theorem 1 does not see: to be sure of one cluster y for all that is augmented, and to give it
+    (w_i + w_p/c) / (w_i + w_p) in all that is not, which the prior term, seeing originals alone, does not mind. Two
+    augmentations have one law, and no such trap.
 
     The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
     """
@@ -141,7 +143,8 @@ class GEDI(ClusteringObjective):
 
         The density is of that side, unless other `data` is given.
         """
-        log_p = logits.log_softmax(-1)
+        log_p, symmetric = logits.log_softmax(-1), self.pair == "augmented"
+        seen = [log_p]  # by the prior term
         found: dict[str, Tensor] = {}
         if "generative" in self.weights:
             samples = self.draw(encoder, chains)
@@ -152,11 +155,15 @@ class GEDI(ClusteringObjective):
                 found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
         if "invariance" in self.weights:
             assert second is not None
-            found["invariance"] = invariance(log_p, self.log_probabilities(encoder, second))
+            log_q = self.log_probabilities(encoder, second)
+            found["invariance"] = invariance(log_p, log_q)
+            if symmetric:
+                found["invariance"] = 0.5 * (found["invariance"] + invariance(log_q, log_p))
+                seen.append(log_q)
         if "prior" in self.weights:
-            found["prior"] = self.prior_term(log_p)
+            found["prior"] = self.prior_term(torch.cat(seen))
             if self.learns_prior and self.training:
-                self._remember(log_p)
+                self._remember(torch.cat(seen))
         return found
 
     def log_density(self, encoder: nn.Module, x: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from probssl.data.images import find_images
 from probssl.encoders import MLP, ConvEncoder, ResNet8, WithHead, seeded
 from probssl.errors import CheckpointError, NonFiniteLoss
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
-from probssl.objectives.clustering import invariance
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views, image_preset
 from probssl.pairings.views import standard_normal
@@ -108,28 +107,6 @@ class Standardised(nn.Module):
         return (z - self.mean) / self.deviation
 
 
-class TwoViewGEDI(GEDI):
-    """GEDI whose clusters are asked of two augmentations of an image, and its density of the image itself.
-
-    Where an image and its augmentation are told apart at a glance, by the noise of one, GEDI's own pair has a trap: to
-    be sure of one cluster y for all that is augmented, and to give it (w_i + w_p/c) / (w_i + w_p) in all that is not.
-    The prior term sees originals alone, and no step leads out. Two augmentations have one law, and no such trap.
-    """
-
-    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        if "generative" in self.weights:
-            of_data = -self.log_density(encoder, views.x)
-            of_samples = -self.log_density(encoder, self.draw(encoder, len(views.x)))
-            found["generative"] = of_data.mean() - of_samples.mean()
-            if "magnitude" in self.weights:
-                found["magnitude"] = of_data.square().mean() + of_samples.square().mean()
-        first, second = (self.log_probabilities(encoder, side) for side in views.augmented)
-        found["invariance"] = 0.5 * (invariance(first, second) + invariance(second, first))
-        found["prior"] = self.prior_term(torch.cat([first, second]))
-        return found
-
-
 @dataclass(frozen=True)
 class TrainedModel:
     """A network and the logits that its method reads from it, p(y, x) ∝ e^{logits_y(x)}   (GEDI Eq. 6).
@@ -207,8 +184,7 @@ def _clustering(config: Config, clusters: int, shape: tuple[int, ...]) -> Cluste
     if weights["generative"]:
         start = UniformStart(torch.full(shape, WALLS.low), torch.full(shape, WALLS.high))
         buffer = ReplayBuffer(start, config["chains"], config["reinitialise"], torch.Generator().manual_seed(seed + 2))
-    two = config["pair"] == "augmented" and method != "JEM"
-    return (TwoViewGEDI if two else GEDI)(
+    return GEDI(
         width,
         clusters,
         buffer,
@@ -217,7 +193,8 @@ def _clustering(config: Config, clusters: int, shape: tuple[int, ...]) -> Cluste
         invariance=weights["invariance"],
         balance=weights["balance"],
         magnitude=config["magnitude"] if buffer is not None else 0.0,
-        pair="augmented" if two else "original",
+        pair=config["pair"] if method != "JEM" else "original",  # which has no clusters to ask for
+        density_of="data",
     )
 
 

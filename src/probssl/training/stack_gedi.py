@@ -28,8 +28,10 @@ class StackedGEDI(StackedLosses):
 
     @staticmethod
     def fits(objective: Objective) -> bool:
-        """Whether an objective is one of these: GEDI with a plain head and nothing to remember but its chains."""
-        return type(objective) is GEDI and not objective.learns_prior and _plain(objective.head)
+        """Whether an objective is one of these: GEDI of data and its augmentation, with a plain head and nothing to
+        remember but its chains."""
+        plain = type(objective) is GEDI and objective.pair == "original" and not objective.learns_prior
+        return plain and _plain(objective.head)
 
     def __init__(
         self,
@@ -46,13 +48,13 @@ class StackedGEDI(StackedLosses):
         self.plans, self.step = plans, 0
         self.buffers = [own.buffer for own in objectives if own.buffer is not None]
         self.random = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.sampler, self.pair = first.sampler, first.pair
+        self.sampler = first.sampler
         self.temperature, self.base_scale = first.head.temperature, first.base_scale
         self.weights = self._weights()
 
     def __call__(self, views: StackedViews, embedded: dict[int, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         encoder = self.encoder.of(self.span)
-        first, second = views.inputs[1:3] if self.pair == "augmented" else views.inputs[:2]
+        first, second = views.inputs[:2]
         inputs = [first]
         if "invariance" in self.names:
             inputs.append(second)
@@ -133,7 +135,7 @@ def together(objective: Objective) -> tuple[Any, ...] | None:
     head = objective.head
     return (
         GEDI,
-        (tuple(objective.weights), objective.pair, objective.base_scale, repr(objective.sampler)),
+        (tuple(objective.weights), objective.base_scale, repr(objective.sampler)),
         (tuple(head.weight.shape), head.weight.requires_grad, head.temperature),
         None if objective.buffer is None else sorted(describe("", objective.buffer).items()),
     )
