@@ -6,13 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from probssl import studies
 from probssl.objectives import GEDI
 from probssl.studies import gedi_toy
 from probssl.studies.comparison import references
-from probssl.studies.gedi_toy_trials import PRINTED, Learner, Settings, lay_hinges, points
+from probssl.studies.gedi_toy_trials import PRINTED, Learner, Settings, lay_hinges, points, true_log_density
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,14 @@ def test_every_published_number_stands_beside_one_of_ours(smoke):
     rows = {(row.setting, row.metric): row for row in result.rows}
     assert not result.failures
     assert references("gedi/toy").keys() <= rows.keys()
-    assert all(0 <= row.value <= 1 for row in result.rows)
+    assert all(0 <= row.value <= 1 for row in result.rows if row.metric == "NMI")
+    for data in ("moons", "circles"):
+        law, normal, ours = (
+            rows[f"{data}, {name}", "log likelihood"].value
+            for name in ("the law itself", "a normal distribution", "GEDI")
+        )
+        assert ours < law
+        assert normal < law - 0.5
     assert rows["moons, GEDI as printed", "NMI"].verdict == "not comparable"
     assert {path.name for path in folder.glob("*.png")} == {"clusters.png", "densities.png", "terms.png"}
 
@@ -64,6 +72,29 @@ def test_every_method_of_a_seed_starts_from_the_same_network():
     made = [Learner(gedi_toy.config(m, "circles", m, Settings(), 3)) for m in ("GEDI", "GEDI no gen", "JEM")]
     first, *others = [nn.utils.parameters_to_vector(learner.encoder.parameters()) for learner in made]
     assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize("data", ["moons", "circles"])
+def test_the_law_of_the_points_is_a_density_and_theirs(data):
+    """It integrates to one, and moments under it are those of drawn points."""
+    side = (np.arange(100) + 0.5) / 25 - 2
+    grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2) + np.array([0.5, 0.0])
+    mass = np.concatenate([np.exp(true_log_density(data, part)) for part in np.array_split(grid, 100)]) / 25**2
+    assert mass.sum() == pytest.approx(1, abs=1e-3)
+    drawn = np.concatenate([points(data, seed)[0].numpy() for seed in range(4)])
+    np.testing.assert_allclose(mass @ grid, drawn.mean(0), atol=0.01)
+    np.testing.assert_allclose(np.cov(grid.T, aweights=mass), np.cov(drawn.T), atol=0.02)
+
+
+def test_the_likelihood_of_a_model_is_normalised():
+    """A network that says nothing leaves the normal base density, cut off at the square."""
+    learner = Learner(gedi_toy.config("GEDI", "circles", "GEDI", Settings(), 0))
+    with torch.no_grad():
+        learner.stages[0].head.weight.zero_()
+        x, _ = points("circles", 1)
+        inside = 1 - 2 * stats.norm.sf(4 / 3)
+        wanted = stats.norm(0, 3).logpdf(x.numpy()).sum(1).mean() - 2 * math.log(inside)
+        assert learner._log_likelihood(x) == pytest.approx(wanted, abs=1e-4)
 
 
 def test_hinges_pass_through_points():

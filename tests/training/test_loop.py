@@ -33,7 +33,7 @@ from .parts import CASES, DIM, FEATURES, assert_one_sentence, assert_same_weight
 @given(
     steps=st.integers(1, 500),
     warmup=st.integers(0, 300),
-    anneal=st.sampled_from(["cosine", "constant"]),
+    anneal=st.sampled_from(["cosine", "constant", "late"]),
     step=st.integers(0, 499),
 )
 def test_schedule_formula(steps: int, warmup: int, anneal: Any, step: int) -> None:
@@ -42,10 +42,11 @@ def test_schedule_formula(steps: int, warmup: int, anneal: Any, step: int) -> No
     ramp = min(warmup, steps // 2)
     if step < ramp:
         expected = (step + 1) / ramp
-    elif anneal == "constant":
+    elif anneal == "constant" or (anneal == "late" and step < int(0.9 * steps)):
         expected = 1.0
     else:
-        expected = math.cos(0.5 * math.pi * (step - ramp) / (steps - ramp)) ** 2
+        begins = max(ramp, int(0.9 * steps)) if anneal == "late" else ramp
+        expected = math.cos(0.5 * math.pi * (step - begins) / (steps - begins)) ** 2
     assert factor == pytest.approx(expected, abs=1e-12)
     assert 0 < factor <= 1
 

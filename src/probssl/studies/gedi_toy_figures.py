@@ -86,8 +86,8 @@ def figure_terms(results: Results, settings: Sequence[str]) -> Any:
     figure, axes = figures.new_figure(2.4 * len(settings), 6.4, len(settings), len(rows), sharey="row")
     axes = axes.reshape(len(rows), len(settings))
     least = {"invariance": 0.0, "prior": math.log(2)}
-    for line, (data, term) in zip(axes, rows, strict=True):
-        for axis, setting in zip(line, settings, strict=True):
+    for number, (data, term) in enumerate(rows):
+        for axis, setting in zip(axes[number], settings, strict=True):
             for config, result in results:
                 if config["setting"] == f"{data}, {setting}":
                     points = [(point["step"], point[term]) for point in result["curve"] if term in point]
@@ -95,9 +95,9 @@ def figure_terms(results: Results, settings: Sequence[str]) -> Any:
                         axis.plot(*zip(*points, strict=True), color=figures.PALETTE[0], linewidth=0.8, alpha=0.7)
             axis.axhline(least[term], color=figures.PALETTE[3], linewidth=1, linestyle=":")
             axis.set_ylim(*((-0.02, 0.4) if term == "invariance" else (0.6, 2.2)))
-            if line is axes[0]:
+            if not number:
                 axis.set_title(setting, fontsize=9, color=figures.INK, loc="left")
-        line[0].set_ylabel(f"{data}: {term}", fontsize=8)
+        axes[number, 0].set_ylabel(f"{data}: {term}", fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel("step", fontsize=8)
     return figure

@@ -6,10 +6,11 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor, nn
 
 from probssl.encoders import MLP, Prototypes, WithHead, encode, seeded
@@ -27,6 +28,9 @@ from probssl.training.watch import LEAST_PROBABILITY
 DATA = ("moons", "circles")
 ROWS = 1000
 """Points to train on, and as many fresh ones to test on; the paper does not say how many."""
+
+DATA_NOISE = 0.05
+"""Standard deviation of the points around the moons or circles; the paper does not say."""
 
 PAPER_NOISE = 0.03
 """Standard deviation of the augmentation in the paper, by which all trainings are diagnosed."""
@@ -48,6 +52,9 @@ EXTENT = {"moons": (-1.6, 2.6, -1.1, 1.6), "circles": (-1.5, 1.5, -1.5, 1.5)}
 GRID = 64
 SAMPLES, SAMPLE_STEPS = 500, 200
 
+SQUARE, CELLS = 4.0, 400
+"""Half the side of the square that a density is normalised over, and cells of a side."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -57,8 +64,8 @@ class Settings:
     batch_size: int = 128
     learning_rate: float = 0.01
     noise: float = 0.07
-    generative: float = 0.1
-    magnitude: float = 0.003  # of energies
+    generative: float = 1.0
+    magnitude: float = 0.01  # of energies
     invariance: float = 50.0
     prior: float = 50.0
     prior_at_first: float = 0.04  # share of its weight that the prior term begins with
@@ -67,6 +74,8 @@ class Settings:
     sgld_steps: int = 5
     sgld_step: float = 0.001
     chains: int = 2000
+    reinitialise: float = 0.01
+    anneal: Literal["cosine", "constant", "late"] = "late"
     base_scale: float | None = 3.0
 
 
@@ -74,7 +83,6 @@ PRINTED = Settings(
     batch_size=400,
     learning_rate=1e-3,
     noise=PAPER_NOISE,
-    generative=1.0,
     magnitude=0.0,
     prior=10.0,
     prior_at_first=1.0,
@@ -83,18 +91,21 @@ PRINTED = Settings(
     sgld_steps=1,
     sgld_step=0.01**2 / 2,
     chains=10_000,
+    reinitialise=0.05,
+    anneal="constant",
     base_scale=None,
 )
 """Table 7 and appendix L, but for the number of steps: 7,000 or 20,000, the paper says both."""
 
 CHANGES: dict[str, dict[str, Any]] = {
     "prior at full weight from the start": {"prior_at_first": 1.0},
-    "generative weight 1": {"generative": 1.0},
     "augmentation noise 0.03": {"noise": PAPER_NOISE},
     "first layer as torch draws it": {"gain": 0.0},
     "learning rate 0.001": {"learning_rate": 1e-3},
+    "learning rate that stays": {"anneal": "constant"},
     "projection through 2 and 4 units": {"bottleneck": True},
     "one SGLD step of 5e-5": {"sgld_steps": 1, "sgld_step": 0.01**2 / 2},
+    "one chain in twenty begun anew": {"reinitialise": 0.05},
     "no bound on energies": {"magnitude": 0.0},
 }
 """What is put back to what the paper prints, one at a time."""
@@ -106,10 +117,23 @@ def points(data: str, seed: int) -> tuple[Tensor, np.ndarray]:
     from sklearn import datasets
 
     if data == "moons":
-        x, labels = datasets.make_moons(ROWS, noise=0.05, random_state=seed)
+        x, labels = datasets.make_moons(ROWS, noise=DATA_NOISE, random_state=seed)
     else:
-        x, labels = datasets.make_circles(ROWS, factor=0.5, noise=0.05, random_state=seed)
+        x, labels = datasets.make_circles(ROWS, factor=0.5, noise=DATA_NOISE, random_state=seed)
     return torch.from_numpy(x.astype(np.float32)), labels
+
+
+def true_log_density(data: str, x: np.ndarray) -> np.ndarray:
+    """log p(x) of the law that `points` draws from, in nats: [n, 2] → [n].
+
+    Normal noise around points spread evenly over two arcs, so the density is a mean over them.
+    """
+    angle = np.linspace(0, np.pi if data == "moons" else 2 * np.pi, 500, endpoint=data == "moons")
+    arc = np.stack([np.cos(angle), np.sin(angle)], 1)
+    arcs = [arc, np.array([1.0, 0.5]) - arc] if data == "moons" else [arc, 0.5 * arc]
+    squares = ((x[:, None] - np.concatenate(arcs)) ** 2).sum(-1)
+    log_normal = -squares / (2 * DATA_NOISE**2) - np.log(2 * np.pi * DATA_NOISE**2)
+    return special.logsumexp(log_normal, axis=1) - np.log(log_normal.shape[1])
 
 
 def fresh_points(data: str, seed: int) -> tuple[Tensor, np.ndarray]:
@@ -153,7 +177,7 @@ class Learner:
             batch_size=s.batch_size,
             learning_rate=s.learning_rate,
             warmup=0,
-            anneal="constant",
+            anneal=s.anneal,
             initial_weights={"prior": s.prior_at_first} if ramp else None,
             log_every=max(20, steps // 40),
         )
@@ -185,7 +209,7 @@ class Learner:
         if self.method in BASELINES:
             return nn.ModuleList([BarlowTwins() if self.method == "BarlowTwins" else SwAV(2, 2)])
         dim = 4 if s.bottleneck else 100
-        chains = ReplayBuffer(UniformStart.around(self.x, 0.2), s.chains, 0.05)
+        chains = ReplayBuffer(UniformStart.around(self.x, 0.2), s.chains, s.reinitialise)
         head = Prototypes(dim, 2)
 
         def objective(variant: str) -> GEDI:
@@ -214,6 +238,8 @@ class Learner:
         if self.method != "BarlowTwins":
             found |= self._diagnosis(x)
             found["clustering_loss"] = self._clustering_loss()
+        if self._density is not None:
+            found["log likelihood"] = self._log_likelihood(x)
         if self.config["picture"]:
             found["picture"] = self._picture(x, clusters)
         return found
@@ -223,6 +249,21 @@ class Learner:
         last = self.stages[-1]
         assert isinstance(last, ClusteringObjective)
         return last
+
+    @property
+    def _density(self) -> GEDI | None:
+        """The objective whose density was trained, if any was: of two stages the first."""
+        first = self.stages[0]
+        return first if isinstance(first, GEDI) and first.buffer is not None else None
+
+    def _log_likelihood(self, x: Tensor) -> float:
+        """Mean log p(x) in nats, the density normalised over a square, cell by cell: two features can be."""
+        assert self._density is not None
+        middles = (torch.arange(CELLS) + 0.5) * (2 * SQUARE / CELLS) - SQUARE
+        grid = torch.stack(torch.meshgrid(middles, middles, indexing="xy"), -1).reshape(-1, 2)
+        cell = 2 * np.log(2 * SQUARE / CELLS)
+        log_normaliser = self._density.log_density(self.encoder, grid).double().logsumexp(0) + cell
+        return float((self._density.log_density(self.encoder, x).double() - log_normaliser).mean())
 
     def _probabilities(self, x: Tensor) -> Tensor:
         return self._objective.log_probabilities(self.encoder, x).exp()
@@ -258,13 +299,11 @@ class Learner:
         if self.method == "BarlowTwins":
             return found
         found["prediction"] = np.round(self._probabilities(grid)[:, 1].numpy(), 3)
-        objective = self.stages[0] if self.method == TWO_STAGE else self._objective
-        assert isinstance(objective, ClusteringObjective)
-        density = objective.log_density(self.encoder, grid)
+        density = (self._density or self._objective).log_density(self.encoder, grid)
         found["density"] = np.round((density - density.max()).clamp_min(-20).numpy(), 2)
-        if isinstance(objective, GEDI) and objective.buffer is not None:
+        if self._density is not None:
             chance = torch.Generator().manual_seed(self.seed)
-            found["samples"] = np.round(objective.generate(self.encoder, SAMPLES, SAMPLE_STEPS, chance).numpy(), 3)
+            found["samples"] = np.round(self._density.generate(self.encoder, SAMPLES, SAMPLE_STEPS, chance).numpy(), 3)
         return found
 
 

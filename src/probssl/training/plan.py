@@ -10,15 +10,16 @@ from typing import Literal
 from probssl.errors import InputError
 
 WEIGHTS_FADE = 0.9
-"""Share of the steps after which `initial_weights` are gone."""
+"""Share of the steps after which `initial_weights` are gone, and after which a late annealing begins."""
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
     """Everything about the optimisation that does not depend on the data.
 
-    The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`) or
-    stays (`"constant"`). `objective_learning_rate` is for the objective's own parameters (bias network, predictor,
+    The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`),
+    stays (`"constant"`), or stays and follows a half cosine to zero over the last tenth of the steps (`"late"`: where
+    the rate must not fall before `initial_weights` are gone). `objective_learning_rate` is for the objective's own parameters (bias network, predictor,
     concentrations) and follows the same schedule; by default it is the encoder's. `initial_weights` are factors that
     terms of the loss begin with, by name; they go to 1 geometrically over the first `WEIGHTS_FADE` of the steps. Where
     positives are easily told from all others, a loss is zero long before the latents are in place: `{"alignment": 64}`
@@ -33,7 +34,7 @@ class TrainingPlan:
     weight_decay: float = 0.0
     momentum: float = 0.9
     warmup: int = 100
-    anneal: Literal["cosine", "constant"] = "cosine"
+    anneal: Literal["cosine", "constant", "late"] = "cosine"
     clip_norm: float | None = None
     initial_weights: Mapping[str, float] | None = None
     log_every: int | None = None
@@ -46,8 +47,8 @@ class TrainingPlan:
             raise InputError(f"the batch size must be at least 2, not {self.batch_size}")
         if self.optimiser not in ("adam", "adamw", "sgd"):
             raise InputError(f"the optimiser is adam, adamw or sgd, not {self.optimiser!r}")
-        if self.anneal not in ("cosine", "constant"):
-            raise InputError(f"the learning rate anneals as cosine or constant, not {self.anneal!r}")
+        if self.anneal not in ("cosine", "constant", "late"):
+            raise InputError(f"the learning rate anneals as cosine, constant or late, not {self.anneal!r}")
         for name in ("learning_rate", "objective_learning_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -69,7 +70,10 @@ class TrainingPlan:
             return (step + 1) / warmup
         if self.anneal == "constant":
             return 1.0
-        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (self.steps - warmup)))
+        begins = max(warmup, int(WEIGHTS_FADE * self.steps)) if self.anneal == "late" else warmup
+        if step < begins:
+            return 1.0
+        return 0.5 * (1 + math.cos(math.pi * (step - begins) / (self.steps - begins)))
 
     def weights(self, step: int, own: Mapping[str, float]) -> dict[str, float]:
         """The weights of a loss's terms at `step`, from those it has of its own."""
