@@ -19,11 +19,11 @@ class TrainingPlan:
 
     The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`),
     stays (`"constant"`), or stays and follows a half cosine to zero over the last tenth of the steps (`"late"`: where
-    the rate must not fall before `initial_weights` are gone). `objective_learning_rate` is for the objective's own parameters (bias network, predictor,
-    concentrations) and follows the same schedule; by default it is the encoder's. `initial_weights` are factors that
-    terms of the loss begin with, by name; they go to 1 geometrically over the first `WEIGHTS_FADE` of the steps. Where
-    positives are easily told from all others, a loss is zero long before the latents are in place: `{"alignment": 64}`
-    keeps it from that until they are.
+    the rate must not fall before `initial_weights` are gone). `objective_learning_rate` is for the objective's own
+    parameters (bias network, predictor, concentrations) and follows the same schedule; by default it is the encoder's.
+    `initial_weights` are factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
+    `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
+    are in place: `{"alignment": 64}` keeps it from that until they are.
     """
 
     steps: int = 2000
