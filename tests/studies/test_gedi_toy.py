@@ -110,7 +110,7 @@ def test_the_start_of_the_least_loss_is_taken_whatever_its_score():
 
     trials = [one(0, 0, 39.4, 1.0), one(1, 0, 35.0, 0.9), one(0, 1, 35.1, 0.2), one(1, 1, 36.0, 1.0)]
     assert [result["NMI"] for _, result in gedi_toy.best(trials)] == [0.2, 0.9]
-    first = gedi_toy.first_starts(trials)
+    first = gedi_toy.first_alone(trials)
     assert [(c["setting"], r["NMI"]) for c, r in first] == [("moons, GEDI, first start", n) for n in (1.0, 0.9)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -129,6 +130,22 @@ def even_parts(configs: Sequence[Config], parts: int) -> list[list[Config]]:
     parts = max(1, min(parts, len(configs)))
     ends = [len(configs) * number // parts for number in range(parts + 1)]
     return [list(configs[low:high]) for low, high in pairwise(ends) if high > low]
+
+
+def best_starts(results: Results, loss: str) -> Results:
+    """Of trials whose configurations differ in `start` alone, the one whose result has the least of that loss."""
+    chosen: dict[str, tuple[Config, Result]] = {}
+    for config, result in results:
+        key = json.dumps({name: value for name, value in config.items() if name != "start"}, sort_keys=True)
+        if key not in chosen or result.get(loss, math.inf) < chosen[key][1].get(loss, math.inf):
+            chosen[key] = config, result
+    return list(chosen.values())
+
+
+def first_starts(results: Results) -> Results:
+    """The trials of start 0 of what was begun several times."""
+    several = {config["setting"] for config, _ in results if config["start"]}
+    return [(config, result) for config, result in results if config["setting"] in several and not config["start"]]
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ def trial(config: Config) -> Result:
     """Train on sums, then ask for the digits of MNIST's test images."""
     data, seed, method = digits(), config["seed"], config["method"]
     x = sums(*data.train, config["examples"], seed)
+    config = {**config, "seed": seed + 1000 * config["start"]}  # another start has other weights, and the same sums
     augmentation = ImageAugmentation(image_preset("gedi-mnist", crop_scale=CROP))
     encoder, objective = encoder_of(config), objective_of(config)
     plan = TrainingPlan(
@@ -137,6 +138,7 @@ def trial(config: Config) -> Result:
         weight_decay=WEIGHT_DECAY,
         warmup=50,
         anneal=config["anneal"],
+        initial_weights={"constraint": config["constraint_at_first"]} if "constraint" in objective.weights else None,
         log_every=max(1, config["steps"] // POINTS),
     )
     started = time.process_time()
@@ -176,7 +178,9 @@ def label_free(encoder: nn.Module, objective: GEDI, held_out: tuple[Tensor, Tens
     """Terms of other sums, by which a failed start shows without labels: both are near 0 where digits were found."""
     others = sums(*held_out, len(held_out[0]) // HELD_OUT, 10_000 + seed)
     logits = _predict(encoder, objective, others.flatten(0, 1)).unflatten(0, others.shape[:2])
-    return {"other constraint": addition().loss(logits).item(), "other prior": divergence_of_mean(logits).item()}
+    found = {"other constraint": addition().loss(logits).item(), "other prior": divergence_of_mean(logits).item()}
+    names = {"constraint": "other constraint", "prior": "other prior"}
+    return {**found, "other loss": sum(found[names[term]] * objective.weights.get(term, 0.0) for term in names)}
 
 
 def shown(encoder: nn.Module, objective: GEDI, test: tuple[Tensor, Tensor]) -> dict[str, Any]:

@@ -17,7 +17,17 @@ from scipy import stats
 from probssl.report import page as html
 from probssl.studies import gedi_toy_figures as drawn
 from probssl.studies import gedi_toy_trials, pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, even_parts
+from probssl.studies.base import (
+    Budget,
+    Config,
+    Result,
+    Results,
+    Row,
+    Study,
+    best_starts,
+    even_parts,
+    first_starts,
+)
 from probssl.studies.comparison import references, verdict
 from probssl.studies.gedi_toy_trials import (
     BASELINES,
@@ -98,7 +108,7 @@ class Toy(Study):
         return sorted(groups.values(), key=lambda group: -_cost(group[0]))
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        groups = grouped([*best(results), *first_starts(results)])
+        groups = grouped([*best(results), *first_alone(results)])
         rows = [_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in groups.items()]
         for setting, group in groups.items():
             values = [result[LIKELIHOOD] for _, result in group if LIKELIHOOD in result]
@@ -157,23 +167,12 @@ def grouped(results: Results) -> dict[str, Results]:
 
 def best(results: Results) -> Results:
     """Of several starts of a seed the one with the least loss on the points trained on, which needs no labels."""
-    chosen: dict[tuple[str, int], tuple[Config, Result]] = {}
-    for one, result in results:
-        key = one["setting"], one["seed"]
-        other = chosen.get(key)
-        if other is None or result.get("clustering_loss", np.inf) < other[1].get("clustering_loss", np.inf):
-            chosen[key] = one, result
-    return list(chosen.values())
+    return best_starts(results, "clustering_loss")
 
 
-def first_starts(results: Results) -> Results:
+def first_alone(results: Results) -> Results:
     """What the first of several starts came to, as settings of their own."""
-    several = {one["setting"] for one, _ in results if one["start"]}
-    return [
-        ({**one, "setting": f"{one['setting']}, first start"}, result)
-        for one, result in results
-        if one["setting"] in several and not one["start"]
-    ]
+    return [({**one, "setting": f"{one['setting']}, first start"}, result) for one, result in first_starts(results)]
 
 
 def predicted(method: str) -> str:
