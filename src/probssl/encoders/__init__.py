@@ -13,6 +13,7 @@ from probssl.encoders.mlp import (
     representation,
     seeded,
 )
+from probssl.encoders.posterior import GaussianEncoder
 from probssl.encoders.resnet import ResNet8
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "MLP",
     "Centring",
     "ConvEncoder",
+    "GaussianEncoder",
     "OnSphere",
     "Predictor",
     "Prototypes",

@@ -7,6 +7,16 @@ from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.gedi import EBCLR, GEDI, gedi_weights
+from probssl.objectives.generative import (
+    CRVAE,
+    VAE,
+    BernoulliLikelihood,
+    BetaVAE,
+    GaussianLikelihood,
+    GenerativeObjective,
+    Likelihood,
+    SimVAE,
+)
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
@@ -14,14 +24,18 @@ from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 from probssl.objectives.redundancy import WMSE, BarlowTwins, CorInfoMax, VICReg
 
 __all__ = [
+    "CRVAE",
     "EBCLR",
     "GEDI",
     "NCE",
     "SNL",
+    "VAE",
     "WMSE",
     "AlignUniform",
     "AnInfoNCE",
     "BarlowTwins",
+    "BernoulliLikelihood",
+    "BetaVAE",
     "BiasNetwork",
     "ChiSquared",
     "ClusteringObjective",
@@ -30,16 +44,20 @@ __all__ = [
     "DeepClustering",
     "Ensemble",
     "Fisher",
+    "GaussianLikelihood",
+    "GenerativeObjective",
     "InfoNCE",
     "InstanceDiscrimination",
     "JensenShannon",
     "LatentRegression",
+    "Likelihood",
     "Objective",
     "PairObjective",
     "ProtoCPC",
     "RenyiInfoNCE",
     "SimCLR",
     "SimSiam",
+    "SimVAE",
     "SlicedFisher",
     "Spectral",
     "SwAV",
