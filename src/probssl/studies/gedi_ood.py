@@ -12,7 +12,7 @@ from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import gedi_ood_trials, pictures
 from probssl.studies.base import Budget, Config, Result, Results, Row
-from probssl.studies.gedi_images import MEASURING, SCALES, OnImages, row_of, trained_on
+from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, row_of, trained_on
 from probssl.studies.gedi_images_page import COLOURS, left_out, of_model, scale_notes
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood_trials import MADE
@@ -20,7 +20,6 @@ from probssl.studies.versions import code_version
 from probssl.training.files import write_text
 
 ALL = (*METHODS, UNTRAINED)
-SEEDS = {"smoke": 1, "laptop": 2, "full": 5}
 TEST = {"smoke": 100, "laptop": 1_000, "full": 26_032}
 """Test images of either side, at most."""
 
