@@ -19,14 +19,18 @@ from torch import Tensor, nn
 from probssl.encoders import seeded
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    CRVAE,
     EBCLR,
     GEDI,
     NCE,
     SNL,
+    VAE,
     WMSE,
     AlignUniform,
     AnInfoNCE,
     BarlowTwins,
+    BernoulliLikelihood,
+    BetaVAE,
     BiasNetwork,
     ChiSquared,
     ConstrainedGEDI,
@@ -34,6 +38,7 @@ from probssl.objectives import (
     DeepClustering,
     Ensemble,
     Fisher,
+    GaussianLikelihood,
     InfoNCE,
     InstanceDiscrimination,
     JensenShannon,
@@ -43,6 +48,7 @@ from probssl.objectives import (
     RenyiInfoNCE,
     SimCLR,
     SimSiam,
+    SimVAE,
     SlicedFisher,
     Spectral,
     SwAV,
@@ -248,11 +254,16 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
         latents=change(views.latents),
         negatives=change(views.negatives),
         directions=change(views.directions),
+        noise=change(views.noise),
     )
 
 
 def _predictor() -> nn.Module:
     return nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+
+
+def _decoder() -> nn.Module:
+    return nn.Sequential(nn.Linear(EMBEDDING, 4), nn.Tanh(), nn.Linear(4, INPUT))
 
 
 def _chains() -> ReplayBuffer:
@@ -449,6 +460,20 @@ OBJECTIVES: list[ObjectiveMember] = [
         }.items()
     ),
     ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),
+    *(
+        ObjectiveMember(name, lambda c=cls, o=options: c(EMBEDDING, _decoder(), **o))
+        for name, cls, options in (
+            ("vae", VAE, {}),
+            ("vae-of-data", VAE, {"of": "data", "likelihood": GaussianLikelihood(0.5)}),
+            ("vae-bernoulli", VAE, {"likelihood": BernoulliLikelihood()}),
+            ("beta-vae", BetaVAE, {"beta": 3.0}),
+            ("cr-vae", CRVAE, {"consistency": 0.5}),
+            ("cr-vae-original", CRVAE, {"pair": "original", "beta": 2.0}),
+            ("simvae", SimVAE, {"related": 3}),
+            ("simvae-means", SimVAE, {"related": 2, "variance": 0.4, "mean_variance": 0.7}),
+            ("simvae-alone", SimVAE, {"related": 1, "mean_variance": 0.7}),
+        )
+    ),
     *(
         ObjectiveMember(f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(pair=p))
         for cls, pair in itertools.product((BarlowTwins, VICReg, WMSE, CorInfoMax), PAIRS)

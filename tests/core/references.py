@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from probssl.encoders import Prototypes
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    CRVAE,
     EBCLR,
     GEDI,
     NCE,
     SNL,
+    VAE,
     WMSE,
     AlignUniform,
     BarlowTwins,
+    BernoulliLikelihood,
     ChiSquared,
     ClusteringObjective,
     ConstrainedGEDI,
@@ -29,6 +32,7 @@ from probssl.objectives import (
     DeepClustering,
     Ensemble,
     Fisher,
+    GenerativeObjective,
     InfoNCE,
     InstanceDiscrimination,
     JensenShannon,
@@ -38,6 +42,7 @@ from probssl.objectives import (
     ProtoCPC,
     RenyiInfoNCE,
     SimSiam,
+    SimVAE,
     SlicedFisher,
     Spectral,
     SwAV,
@@ -585,6 +590,96 @@ def _(objective: ConstrainedGEDI, encoder: nn.Module, views: Views) -> dict[str,
         found["generative"] = mean(of_data) - mean(of_samples)
         found["magnitude"] = mean([e**2 for e in of_data]) + mean([e**2 for e in of_samples])
     return {name: value for name, value in found.items() if name in objective.weights}
+
+
+def _posterior(objective: GenerativeObjective, encoder: nn.Module, x: Tensor) -> tuple[list, list]:
+    """Means and variances, row by row."""
+    means = rows(objective.energy.embed, encoder, x)
+    logs = [objective.log_variance(torch.tensor(mean, dtype=x.dtype)).tolist() for mean in means]
+    return means, [[math.exp(v) for v in row] for row in logs]
+
+
+def _errors(objective: GenerativeObjective, x: Tensor, means: list, variances: list, noise: Tensor) -> list[float]:
+    """−log p(x_i | z_i) of every row."""
+    found = []
+    for row, own, spread, chance in zip(x.tolist(), means, variances, noise.tolist(), strict=True):
+        z = [m + math.sqrt(v) * e for m, v, e in zip(own, spread, chance, strict=True)]
+        given = objective.decoder(torch.tensor(z, dtype=x.dtype)).tolist()
+        if isinstance(objective.likelihood, BernoulliLikelihood):
+            chances = [1 / (1 + math.exp(-g)) for g in given]
+            found.append(-sum(a * math.log(p) + (1 - a) * math.log(1 - p) for a, p in zip(row, chances, strict=True)))
+            continue
+        variance = objective.likelihood.variance
+        squares = [(a - b) ** 2 / variance + math.log(2 * math.pi * variance) for a, b in zip(row, given, strict=True)]
+        found.append(sum(squares) / 2)
+    return found
+
+
+def _kl(mean: list, variance: list, other: list, other_variance: list) -> float:
+    """Of normals, dimension by dimension."""
+    return sum(
+        0.5 * (math.log(w / v) + (v + (a - b) ** 2) / w - 1)
+        for a, v, b, w in zip(mean, variance, other, other_variance, strict=True)
+    )
+
+
+def _generative(objective: GenerativeObjective, encoder: nn.Module, views: Views, sides: list) -> tuple[list, list]:
+    """Posteriors and errors of every side: 0 the observations, j their j-th augmentation."""
+    assert views.noise is not None
+    x = [views.x, *views.augmented]
+    posteriors = [_posterior(objective, encoder, x[side]) for side in sides]
+    each = zip(sides, posteriors, strict=True)
+    return posteriors, [_errors(objective, x[side], *posterior, views.noise[side]) for side, posterior in each]
+
+
+@loss.register
+def _(objective: VAE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    sides = [0 if objective.of == "data" else 1]
+    ((means, variances),), (errors,) = _generative(objective, encoder, views, sides)
+    standard = [0.0] * len(means[0]), [1.0] * len(means[0])
+    apart = [_kl(m, v, *standard) for m, v in zip(means, variances, strict=True)]
+    return {"reconstruction": mean(errors), "divergence": mean(apart)}
+
+
+@loss.register
+def _(objective: CRVAE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    sides = [0, 1] if objective.pair == "original" else [1, 2]
+    posteriors, errors = _generative(objective, encoder, views, sides)
+    (m, v), (other, w) = posteriors
+    standard = [0.0] * len(m[0]), [1.0] * len(m[0])
+    apart = [_kl(*row, *standard) for side in posteriors for row in zip(*side, strict=True)]
+    return {
+        "reconstruction": mean(errors[0]) + mean(errors[1]),
+        "divergence": 2 * mean(apart),
+        "consistency": mean([_kl(b, y, a, x) for a, x, b, y in zip(m, v, other, w, strict=True)]),
+    }
+
+
+@loss.register
+def _(objective: SimVAE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    posteriors, errors = _generative(objective, encoder, views, list(range(1, 1 + objective.related)))
+    related, sigma, gamma = objective.related, objective.variance, objective.mean_variance
+    entropies, priors = [], []
+    for row in range(len(views.x)):
+        entropy = prior = 0.0
+        for k in range(len(posteriors[0][0][0])):
+            m = [side[0][row][k] for side in posteriors]
+            v = [side[1][row][k] for side in posteriors]
+            entropy += sum(0.5 * (1 + math.log(2 * math.pi * own)) for own in v)
+            pinch = sum((a - mean(m)) ** 2 for a in m) + (1 - 1 / related) * sum(v)
+            prior -= pinch / (2 * sigma) + (related - 1) / 2 * math.log(2 * math.pi * sigma)
+            if gamma is None:
+                prior -= 0.5 * math.log(related)
+            else:  # the mean of the latents is N(0, γ² + σ²/J), in units in which the others are independent of it
+                power, of_mean = mean(m) ** 2 + sum(v) / related**2, gamma + sigma / related
+                prior -= 0.5 * (power / of_mean + math.log(2 * math.pi * of_mean) + math.log(related))
+        entropies.append(entropy)
+        priors.append(prior)
+    return {
+        "reconstruction": sum(mean(side) for side in errors),
+        "entropy": -mean(entropies),
+        "prior": -mean(priors),
+    }
 
 
 @loss.register

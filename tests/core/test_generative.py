@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from probssl.encoders import MLP, GaussianEncoder, seeded
+from probssl.encoders import MLP, seeded
 from probssl.errors import InputError
 from probssl.objectives import CRVAE, VAE, BernoulliLikelihood, BetaVAE, GaussianLikelihood, GenerativeObjective, SimVAE
 from probssl.objectives.generative import divergence
@@ -31,28 +31,35 @@ DRAWS = 20_000
 
 
 def decoder() -> nn.Linear:
-    layer = nn.Linear(DIM, SIZE).double()
+    return linear(W, B)
+
+
+def linear(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0]).double()
     with torch.no_grad():
-        layer.weight.copy_(torch.from_numpy(W))
-        layer.bias.copy_(torch.from_numpy(B))
+        layer.weight.copy_(torch.from_numpy(weight))
+        layer.bias.copy_(torch.from_numpy(bias))
     return layer
 
 
-def exact_encoder(prior_variance: float = 1.0) -> GaussianEncoder:
-    """The posterior of one observation whose latents are N(0, prior_variance I)."""
-    encoder = GaussianEncoder(nn.Identity(), SIZE, DIM).double()
+def exact(objective: GenerativeObjective, prior_variance: float = 1.0) -> tuple[GenerativeObjective, nn.Module]:
+    """The objective and an encoder with the posterior of one observation whose latents are N(0, prior_variance I)."""
     variance = 1 / (1 / prior_variance + (W**2).sum(0) / NOISE)
     weight = variance[:, None] * W.T / NOISE
+    last = objective.double().log_variance[-1]
+    assert isinstance(last, nn.Linear)
     with torch.no_grad():
-        encoder.mean.weight.copy_(torch.from_numpy(weight))
-        encoder.mean.bias.copy_(torch.from_numpy(-weight @ B))
-        encoder.log_variance.weight.zero_()
-        encoder.log_variance.bias.copy_(torch.from_numpy(np.log(variance)))
-    return encoder
+        last.bias.copy_(torch.from_numpy(np.log(variance)))
+    return objective, linear(weight, -weight @ B)
 
 
-def rough_encoder(seed: int = 0) -> GaussianEncoder:
-    return seeded(seed, lambda: GaussianEncoder(MLP([SIZE, 8]), 8, DIM)).double()
+def rough(objective: GenerativeObjective) -> tuple[GenerativeObjective, nn.Module]:
+    """The same with a posterior that is nothing like it, and whose variance depends on its mean."""
+    last = objective.log_variance[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.weight.copy_(0.3 * normal(*last.weight.shape, seed=4))
+    return objective.double(), seeded(0, lambda: MLP([SIZE, 8, DIM])).double()
 
 
 def covariance(related: int, variance: float, mean_variance: float) -> np.ndarray:
@@ -68,13 +75,13 @@ def marginal(x: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.atleast_1d(law.logpdf(x.swapaxes(0, 1).reshape(x.shape[1], -1)))
 
 
-def gap(x: np.ndarray, prior: np.ndarray, encoder: GaussianEncoder) -> np.ndarray:
+def gap(x: np.ndarray, prior: np.ndarray, objective: GenerativeObjective, encoder: nn.Module) -> np.ndarray:
     """KL(q ‖ p(z | x)) of every set, q the product of the encoder's posteriors: [n]."""
     related = len(x)
     mixing = np.kron(np.eye(related), W)
     precision = np.linalg.inv(prior) + mixing.T @ mixing / NOISE
     with torch.no_grad():
-        mean, log_variance = (part.numpy() for part in encoder.posterior(torch.from_numpy(x)))
+        mean, log_variance = (part.numpy() for part in objective.posterior(encoder, torch.from_numpy(x)))
     found = []
     for row in range(x.shape[1]):
         centre = np.linalg.solve(precision, mixing.T @ (x[:, row] - B).ravel() / NOISE)
@@ -86,27 +93,27 @@ def gap(x: np.ndarray, prior: np.ndarray, encoder: GaussianEncoder) -> np.ndarra
 
 
 def views(rows: int, related: int, seed: int = 0) -> Views:
-    return GaussianNoise(0.5)(normal(rows, SIZE, seed=seed), Needs(augmented=related), generator(seed + 1))
+    return GaussianNoise(0.5)(normal(rows, SIZE, seed=seed), Needs(augmented=related, noise=DIM), generator(seed + 1))
 
 
 def expected_loss(objective: GenerativeObjective, encoder: nn.Module, batch: Views) -> float:
     """The loss with many draws of the latents in place of one, each set repeated."""
-    repeated = Views(x=batch.x.repeat(DRAWS, 1), augmented=batch.augmented.repeat(1, DRAWS, 1))
-    torch.manual_seed(3)
+    noise = normal(1 + len(batch.augmented), len(batch.x) * DRAWS, DIM, seed=3)
+    repeated = Views(x=batch.x.repeat(DRAWS, 1), augmented=batch.augmented.repeat(1, DRAWS, 1), noise=noise)
     with torch.no_grad():
         return objective(encoder, repeated).total.item()
 
 
 MODELS = {
-    "vae": (lambda: VAE(decoder(), GaussianLikelihood(NOISE)), 1, np.eye(DIM)),
-    "beta-vae-1": (lambda: BetaVAE(decoder(), GaussianLikelihood(NOISE), beta=1.0), 1, np.eye(DIM)),
+    "vae": (lambda: VAE(DIM, decoder(), GaussianLikelihood(NOISE)), 1, np.eye(DIM)),
+    "beta-vae-1": (lambda: BetaVAE(DIM, decoder(), GaussianLikelihood(NOISE), beta=1.0), 1, np.eye(DIM)),
     "simvae-1": (
-        lambda: SimVAE(decoder(), GaussianLikelihood(NOISE), related=1, variance=0.4, mean_variance=0.6),
+        lambda: SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=1, variance=0.4, mean_variance=0.6),
         1,
         np.eye(DIM),
     ),
     "simvae-3": (
-        lambda: SimVAE(decoder(), GaussianLikelihood(NOISE), related=3, variance=0.2, mean_variance=0.9),
+        lambda: SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=3, variance=0.2, mean_variance=0.9),
         3,
         covariance(3, 0.2, 0.9),
     ),
@@ -116,19 +123,19 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_the_loss_is_the_exact_likelihood_and_the_gap_of_the_posterior(name: str) -> None:
     build, related, prior = MODELS[name]
-    batch, encoder = views(3, related), rough_encoder()
+    batch, (objective, encoder) = views(3, related), rough(build())
     x = batch.augmented.numpy()
-    wanted = (gap(x, prior, encoder) - marginal(x, prior)).mean()
-    assert expected_loss(build(), encoder, batch) == pytest.approx(wanted, abs=0.05 * abs(wanted) ** 0.5)
+    wanted = (gap(x, prior, objective, encoder) - marginal(x, prior)).mean()
+    assert expected_loss(objective, encoder, batch) == pytest.approx(wanted, abs=0.05 * abs(wanted) ** 0.5)
     assert wanted > -marginal(x, prior).mean()
 
 
 def test_consistency_comes_on_top_of_two_bounds() -> None:
-    batch, encoder = views(3, 2), rough_encoder()
-    objective = CRVAE(decoder(), GaussianLikelihood(NOISE), consistency=0.5)
+    batch = views(3, 2)
+    objective, encoder = rough(CRVAE(DIM, decoder(), GaussianLikelihood(NOISE), consistency=0.5))
     x = batch.augmented.numpy()
-    bounds = sum(gap(x[[side]], np.eye(DIM), encoder) - marginal(x[[side]], np.eye(DIM)) for side in (0, 1))
-    first, second = (encoder.posterior(side) for side in batch.augmented)
+    bounds = sum(gap(x[[side]], np.eye(DIM), objective, encoder) - marginal(x[[side]], np.eye(DIM)) for side in (0, 1))
+    first, second = (objective.posterior(encoder, side) for side in batch.augmented)
     extra = 0.5 * divergence(*second, *first).mean().item()
     assert expected_loss(objective, encoder, batch) == pytest.approx(bounds.mean() + extra, abs=0.1)
 
@@ -137,23 +144,24 @@ def test_consistency_comes_on_top_of_two_bounds() -> None:
 def test_the_bound_of_the_exact_posterior_is_the_likelihood_for_every_draw(name: str) -> None:
     build, related, prior = MODELS[name]
     x = views(5, related).augmented
-    found = build().log_likelihood(exact_encoder(), x, samples=1, generator=generator())
+    objective, encoder = exact(build())
+    found = objective.log_likelihood(encoder, x, samples=1, generator=generator())
     np.testing.assert_allclose(found.numpy(), marginal(x.numpy(), prior), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_more_samples_close_the_gap(name: str) -> None:
     build, related, prior = MODELS[name]
-    x, encoder = views(4, related).augmented, exact_encoder(0.8)
-    one, many = (build().log_likelihood(encoder, x, samples=k, generator=generator(7)) for k in (1, 20_000))
-    exact = marginal(x.numpy(), prior)
-    np.testing.assert_allclose(many.numpy(), exact, atol=0.05)
-    assert one.mean().item() < exact.mean()
+    x, (objective, encoder) = views(4, related).augmented, exact(build(), 0.8)
+    one, many = (objective.log_likelihood(encoder, x, samples=k, generator=generator(7)) for k in (1, 20_000))
+    truth = marginal(x.numpy(), prior)
+    np.testing.assert_allclose(many.numpy(), truth, atol=0.05)
+    assert one.mean().item() < truth.mean()
 
 
 @pytest.mark.parametrize("mean_variance", [None, 0.7])
 def test_the_prior_of_related_latents_is_that_of_theory(mean_variance: float | None) -> None:
-    objective = SimVAE(decoder(), related=4, variance=0.3, mean_variance=mean_variance)
+    objective = SimVAE(DIM, decoder(), related=4, variance=0.3, mean_variance=mean_variance)
     z = normal(4, 5, DIM).double()
     rows = z.numpy().swapaxes(0, 1)
     wanted = (
@@ -166,7 +174,7 @@ def test_the_prior_of_related_latents_is_that_of_theory(mean_variance: float | N
 
 @pytest.mark.parametrize("mean_variance", [None, 0.7])
 def test_its_expectation_needs_no_draws(mean_variance: float | None) -> None:
-    objective = SimVAE(decoder(), related=3, variance=0.3, mean_variance=mean_variance)
+    objective = SimVAE(DIM, decoder(), related=3, variance=0.3, mean_variance=mean_variance)
     mean, deviation = normal(3, 1, DIM).double(), 0.5 + torch.rand(3, 1, DIM, dtype=torch.float64)
     drawn = mean + deviation * torch.randn(3, 200_000, DIM, dtype=torch.float64, generator=generator())
     found = objective._prior(mean, deviation.square()).item()
@@ -177,15 +185,15 @@ def test_the_released_codes_pull_is_a_prior_of_means() -> None:
     """−½‖z̄‖² on top of the flat prior, and a constant: γ² = 1 − σ²/J."""
     sigma, related = 0.15, 5
     z = normal(related, 6, DIM).double()
-    flat = SimVAE(decoder(), related=related, variance=sigma).log_prior(z)
-    pulled = SimVAE(decoder(), related=related, variance=sigma, mean_variance=1 - sigma / related).log_prior(z)
+    flat = SimVAE(DIM, decoder(), related=related, variance=sigma).log_prior(z)
+    pulled = SimVAE(DIM, decoder(), related=related, variance=sigma, mean_variance=1 - sigma / related).log_prior(z)
     change = pulled - flat + 0.5 * z.mean(0).square().sum(-1)
     np.testing.assert_allclose(change.numpy(), -DIM / 2 * math.log(2 * math.pi), rtol=1e-12)
 
 
 def test_the_best_posterior_variance_is_that_of_theory() -> None:
     sigma, related = 0.15, 10
-    objective = SimVAE(decoder(), GaussianLikelihood(NOISE), related=related, variance=sigma)
+    objective = SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=related, variance=sigma)
     log_v = torch.zeros(DIM, dtype=torch.float64, requires_grad=True)
     precision = torch.from_numpy((W**2).sum(0)) / NOISE
 
@@ -218,23 +226,23 @@ def test_the_divergence_of_normals() -> None:
 
 
 def test_beta_weighs_the_divergence() -> None:
-    batch, encoder = views(4, 1), rough_encoder()
-    torch.manual_seed(0)
-    terms = BetaVAE(decoder(), beta=3.0)(encoder, batch)
+    objective, encoder = rough(BetaVAE(DIM, decoder(), beta=3.0))
+    terms = objective(encoder, views(4, 1))
     assert terms.total.item() == pytest.approx((terms["reconstruction"] + 3 * terms["divergence"]).item())
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(InputError, match="GaussianEncoder"):
-        VAE(decoder())(MLP([SIZE, DIM]).double(), views(3, 1))
-    with pytest.raises(InputError, match="relates 3 observations"):
-        SimVAE(decoder(), related=3)(rough_encoder(), views(3, 2))
+    objective, encoder = rough(SimVAE(DIM, decoder(), related=3))
+    with pytest.raises(InputError, match="relates 3 augmentations"):
+        objective(encoder, views(3, 2))
+    with pytest.raises(InputError, match="the noise of a batch"):
+        objective(encoder, GaussianNoise(0.5)(normal(3, SIZE), Needs(augmented=3), generator()))
     with pytest.raises(InputError, match="at least two observations"):
-        SimVAE(decoder(), related=1)
+        SimVAE(DIM, decoder(), related=1)
     for build in (
         lambda: GaussianLikelihood(0),
-        lambda: VAE(decoder(), beta=-1),
-        lambda: SimVAE(decoder(), variance=0),
+        lambda: VAE(DIM, decoder(), beta=-1),
+        lambda: SimVAE(DIM, decoder(), variance=0),
     ):
         with pytest.raises(InputError, match="positive and finite"):
             build()
@@ -245,8 +253,8 @@ def test_training_reaches_the_exact_likelihood_of_a_linear_world() -> None:
     random = generator(5)
     z = torch.randn(2000, DIM, generator=random)
     x = z @ torch.from_numpy(W.T).float() + NOISE**0.5 * torch.randn(2000, SIZE, generator=random)
-    encoder = seeded(0, lambda: GaussianEncoder(nn.Identity(), SIZE, DIM))
-    objective = seeded(1, lambda: VAE(nn.Linear(DIM, SIZE), GaussianLikelihood(NOISE), of="data"))
+    encoder = seeded(0, lambda: nn.Linear(SIZE, DIM))
+    objective = seeded(1, lambda: VAE(DIM, nn.Linear(DIM, SIZE), GaussianLikelihood(NOISE), of="data"))
     fitted = fit(encoder, objective, MaskAndNoise(1.0, 0.1), x, TrainingPlan(steps=600, learning_rate=0.02), seed=0)
     assert fitted.failure is None
     law = stats.multivariate_normal(np.zeros(SIZE), W @ W.T + NOISE * np.eye(SIZE))

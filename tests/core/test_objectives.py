@@ -128,6 +128,7 @@ def test_order_of_the_batch_does_not_matter(member: ObjectiveMember) -> None:
         latents=None if views.latents is None else views.latents[order],
         negatives=negatives,
         directions=None if views.directions is None else views.directions[:, order],
+        noise=None if views.noise is None else views.noise[:, order],
     )
     before, after = objective(encoder, views).numbers(), objective(encoder, shuffled).numbers()
     assert after == pytest.approx(before, rel=1e-10, abs=1e-10)

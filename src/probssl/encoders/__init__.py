@@ -13,7 +13,6 @@ from probssl.encoders.mlp import (
     representation,
     seeded,
 )
-from probssl.encoders.posterior import GaussianEncoder
 from probssl.encoders.resnet import ResNet8
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "MLP",
     "Centring",
     "ConvEncoder",
-    "GaussianEncoder",
     "OnSphere",
     "Predictor",
     "Prototypes",

@@ -1,30 +1,37 @@
 """Latent-variable models of related observations, fitted by a bound of their likelihood   (SimVAE).
 
-A decoder gives p(x | z), a `GaussianEncoder` q(z | x), and the models differ in the prior of z. All of them minimise
+A decoder gives p(x | z), and an encoder ψ the posterior q(z | x) = N(ψ(x), diag e^{s(ψ(x))}), its spread s a small
+network of the objective's own. (Where posteriors are narrow the best spread is a function of the place:
+1/v = prior precision + ‖∂decoder/∂z‖²/σ_x², `theory.latent`.) So any encoder will do, and methods are compared on the
+same one. The models differ in the prior of z. All of them minimise
 
     −ELBO = −E_q log p(x | z) + KL(q(z | x) ‖ p(z)) ≥ −log p(x)      in nats, with every constant,
 
 for one observation (VAE) or for J related ones at once (SimVAE). Expectations over the prior are taken in closed form;
-those of the likelihood by one draw z = μ + e^{s/2} ε a step, ε from torch's random state, which a training seeds.
+that of the likelihood by one draw z = ψ(x) + e^{s/2} ε a step, ε handed in with the batch (`Needs.noise`).
 """
 
 from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import GaussianEncoder
+from probssl.encoders import MLP
 from probssl.energies import Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair
 from probssl.pairings.views import Needs, Views
 
 LOG_2PI = math.log(2 * math.pi)
+
+LOG_VARIANCES = (-20.0, 10.0)
+"""Least and largest log-variance of a posterior, so that no exponential overflows and no density is infinite."""
 
 
 class Likelihood(nn.Module, abc.ABC):
@@ -70,33 +77,62 @@ class BernoulliLikelihood(Likelihood):
 class GenerativeObjective(Objective):
     """A decoder, a likelihood and a bound; the energy, by which training is watched, is the Euclidean one.
 
-    The `decoder` maps latents [n, dim] to parameters of the likelihood, shaped like x or flat. It is the objective's
-    own, as all is that a loss needs beyond the encoder.
+    `decoder` maps latents [n, dim] to parameters of the likelihood, shaped like x or flat. It and the spread of the
+    posterior are the objective's own, as all is that a loss needs beyond the encoder.
     """
 
     admits: ClassVar[dict[str, str]] = {
-        "dimension": "a latent that reconstruction does not need is worth most as the prior (posterior collapse)",
         "representation": "a decoder that needs no latents leaves every posterior at the prior",
+        "dimension": "a latent that reconstruction does not need is worth most at the prior (posterior collapse)",
     }
 
-    def __init__(self, decoder: nn.Module, likelihood: Likelihood | None, needs: Needs) -> None:
-        super().__init__(Euclidean(), needs)
+    def __init__(
+        self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int, *, variance: float = 1.0
+    ) -> None:
+        super().__init__(Euclidean(), Needs(augmented=related, noise=dim))
         self.decoder = decoder
         self.likelihood: Likelihood = GaussianLikelihood() if likelihood is None else likelihood
+        self.log_variance = MLP([dim, max(32, 2 * dim), dim])
+        last = self.log_variance[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.constant_(last.bias, math.log(variance))
 
-    # One observation
-
-    def reconstruction(self, x: Tensor, z: Tensor) -> Tensor:
-        """−log p(x_i | z_i) in nats: [n]."""
-        return -self.likelihood.log_prob(x, self.decoder(z).view(x.shape))
+    def posterior(self, encoder: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ψ(x) and log-variance of q(z | x): how sure a representation is. [n, dim] and [n, dim]."""
+        mean = self.energy.embed(encoder, x)
+        return mean, self.log_variance(mean).clamp(*LOG_VARIANCES)
 
     def decode(self, z: Tensor, shape: tuple[int, ...] | torch.Size) -> Tensor:
         """E[x | z] of latents [n, dim], as observations of that shape: [n, *shape]."""
         return self.likelihood.mean(self.decoder(z).view(len(z), *shape))
 
+    def reconstruction(self, x: Tensor, z: Tensor) -> Tensor:
+        """−log p(x_i | z_i) in nats: [n]."""
+        return -self.likelihood.log_prob(x, self.decoder(z).view(x.shape))
+
     def log_prior(self, z: Tensor) -> Tensor:
         """log p(z_1, …, z_J) of sets of latents in nats, here all standard normal: [J, n, dim] → [n]."""
         return -0.5 * (z.square() + LOG_2PI).sum((0, -1))
+
+    def drawn(self, encoder: nn.Module, views: Views, sides: Iterable[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Means and log-variances of sides of the batch [J, n, dim], and −log p(x | z) of a draw each [J, n].
+
+        Side 0 is the observations, side j their j-th augmentation.
+        """
+        if len(views.augmented) < self.needs.augmented:
+            found = len(views.augmented)
+            raise InputError(f"this loss relates {self.needs.augmented} augmentations of a row, and there are {found}")
+        if views.noise is None:
+            raise InputError("a generative objective draws latents from the noise of a batch, and there is none")
+        means, logs, errors = [], [], []
+        for side in sides:
+            x, noise = views.augmented[side - 1] if side else views.x, views.noise[side]
+            mean, log_variance = self.posterior(encoder, x)
+            means.append(mean)
+            logs.append(log_variance)
+            errors.append(self.reconstruction(x, mean + noise * (0.5 * log_variance).exp()))
+        return torch.stack(means), torch.stack(logs), torch.stack(errors)
 
     # A bound as tight as one pays for
 
@@ -111,7 +147,7 @@ class GenerativeObjective(Objective):
         if samples < 1:
             raise InputError(f"a bound needs at least one sample, not {samples}")
         flat = x.flatten(0, 1)
-        mean, log_variance = posterior(encoder, flat)
+        mean, log_variance = self.posterior(encoder, flat)
         found = []
         for _ in range(samples):
             noise = torch.empty_like(mean).normal_(generator=generator)
@@ -123,7 +159,7 @@ class GenerativeObjective(Objective):
 
 
 class VAE(GenerativeObjective):
-    """L = −E_q log p(x | z) + β KL(q(z | x) ‖ N(0, I))   (Kingma & Welling, 2014; β-VAE: Higgins et al., 2017).
+    """L = −E_q log p(x | z) + β KL(q(z | x) ‖ N(0, I))   (Kingma & Welling, 2014).
 
     Terms, means over the batch in nats: `reconstruction` and `divergence` = ½ Σ_k (μ_k² + v_k − 1 − log v_k). At β = 1
     the sum is at least −log p(x), equal where q is the posterior; above 1 it is a looser bound, below 1 none. `of` says
@@ -132,6 +168,7 @@ class VAE(GenerativeObjective):
 
     def __init__(
         self,
+        dim: int,
         decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
@@ -140,32 +177,32 @@ class VAE(GenerativeObjective):
     ) -> None:
         if of not in ("augmented", "data"):
             raise InputError(f"a VAE models what is 'augmented' or the 'data', not {of!r}")
-        super().__init__(decoder, likelihood, Needs(augmented=int(of == "augmented")))
+        super().__init__(dim, decoder, likelihood, int(of == "augmented"))
         self.of = of
         if _positive("beta", beta) != 1:
             self.weights = {"divergence": float(beta)}
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        x = views.augmented[0] if self.of == "augmented" else views.x
-        mean, log_variance = posterior(encoder, x)
-        return {
-            "reconstruction": self.reconstruction(x, draw(mean, log_variance)).mean(),
-            "divergence": divergence(mean, log_variance).mean(),
-        }
+        mean, log_variance, errors = self.drawn(encoder, views, [0 if self.of == "data" else 1])
+        return {"reconstruction": errors.mean(), "divergence": divergence(mean, log_variance).mean()}
 
 
 class BetaVAE(VAE):
-    """`VAE` with the divergence weighted by β, 4 unless given: fewer and more independent latents."""
+    """L = −E_q log p(x | z) + β KL(q(z | x) ‖ N(0, I)), β = 4 unless given   (Higgins et al., 2017).
+
+    `VAE` with fewer and more independent latents, the more so the larger β.
+    """
 
     def __init__(
         self,
+        dim: int,
         decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
         beta: float = 4.0,
         of: Literal["augmented", "data"] = "augmented",
     ) -> None:
-        super().__init__(decoder, likelihood, beta=beta, of=of)
+        super().__init__(dim, decoder, likelihood, beta=beta, of=of)
 
 
 class CRVAE(GenerativeObjective):
@@ -177,6 +214,7 @@ class CRVAE(GenerativeObjective):
 
     def __init__(
         self,
+        dim: int,
         decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
@@ -186,21 +224,17 @@ class CRVAE(GenerativeObjective):
     ) -> None:
         if pair not in ("original", "augmented"):
             raise InputError(f"pair is 'original' or 'augmented', not {pair!r}")
-        super().__init__(decoder, likelihood, Needs(augmented=2 if pair == "augmented" else 1))
+        super().__init__(dim, decoder, likelihood, 2 if pair == "augmented" else 1)
         self.pair = pair
         self.weights = {"divergence": _positive("beta", beta), "consistency": _positive("consistency", consistency)}
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        first, second = (
-            (views.augmented[0], views.augmented[1]) if self.pair == "augmented" else (views.x, views.augmented[0])
-        )
-        x = torch.cat([first, second])
-        mean, log_variance = posterior(encoder, x)
-        of_first, of_second = zip(mean.chunk(2), log_variance.chunk(2), strict=True)
+        sides = (1, 2) if self.pair == "augmented" else (0, 1)
+        mean, log_variance, errors = self.drawn(encoder, views, sides)
         return {
-            "reconstruction": 2 * self.reconstruction(x, draw(mean, log_variance)).mean(),
-            "divergence": 2 * divergence(mean, log_variance).mean(),
-            "consistency": divergence(*of_second, *of_first).mean(),
+            "reconstruction": errors.sum(0).mean(),
+            "divergence": divergence(mean, log_variance).sum(0).mean(),
+            "consistency": divergence(mean[1], log_variance[1], mean[0], log_variance[0]).mean(),
         }
 
 
@@ -222,6 +256,7 @@ class SimVAE(GenerativeObjective):
 
     def __init__(
         self,
+        dim: int,
         decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
@@ -231,23 +266,17 @@ class SimVAE(GenerativeObjective):
     ) -> None:
         if related < 1 or (related < 2 and mean_variance is None):
             raise InputError(f"SimVAE relates at least two observations, or one under a prior of means, not {related}")
-        super().__init__(decoder, likelihood, Needs(augmented=related))
-        self.related = int(related)
-        self.variance = _positive("variance of related latents", variance)
+        variance = _positive("variance of related latents", variance)
+        super().__init__(dim, decoder, likelihood, int(related), variance=variance)
+        self.related, self.variance = int(related), variance
         self.mean_variance = None if mean_variance is None else _positive("variance of their means", mean_variance)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
-        x = views.augmented[: self.related]
-        if len(x) < self.related:
-            raise InputError(f"SimVAE relates {self.related} observations of a data point, and there are {len(x)}")
-        flat = x.flatten(0, 1)
-        mean, log_variance = posterior(encoder, flat)
-        errors = self.reconstruction(flat, draw(mean, log_variance))
-        count = x.shape[1]
+        mean, log_variance, errors = self.drawn(encoder, views, range(1, 1 + self.related))
         return {
-            "reconstruction": errors.sum() / count,
-            "entropy": -0.5 * (log_variance + LOG_2PI + 1).sum() / count,
-            "prior": -self._prior(mean.view(*x.shape[:2], -1), log_variance.exp().view(*x.shape[:2], -1)).mean(),
+            "reconstruction": errors.sum(0).mean(),
+            "entropy": -0.5 * (log_variance + LOG_2PI + 1).sum((0, 2)).mean(),
+            "prior": -self._prior(mean, log_variance.exp()).mean(),
         }
 
     def log_prior(self, z: Tensor) -> Tensor:
@@ -265,20 +294,6 @@ class SimVAE(GenerativeObjective):
         of_mean = self.variance + related * self.mean_variance
         power = centre.square().sum(1) + traces / related**2  # E ‖z̄‖²
         return found - related * power / (2 * of_mean) - size / 2 * (LOG_2PI + math.log(of_mean))
-
-
-def posterior(encoder: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and log-variance of q(z | x) [n, dim], of an encoder that has them."""
-    if not isinstance(encoder, GaussianEncoder):
-        raise InputError(
-            "a generative objective needs a posterior: an encoders.GaussianEncoder, which says how sure it is"
-        )
-    return encoder.posterior(x)
-
-
-def draw(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """z ~ N(μ, diag e^s) by μ + e^{s/2} ε, through which gradients pass."""
-    return mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
 
 
 def divergence(

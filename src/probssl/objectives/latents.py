@@ -63,8 +63,8 @@ class Ensemble(Objective):
         for objective in objectives:
             if objective.needs.augmented != 1:
                 raise InputError("an ensemble takes objectives of one augmented view each")
-            if objective.needs.score or objective.needs.directions:
-                raise InputError("an ensemble takes objectives that need neither scores nor random directions")
+            if objective.needs.score or objective.needs.directions or objective.needs.noise:
+                raise InputError("an ensemble takes objectives that need neither scores nor random numbers")
         needs = Needs(
             augmented=len(objectives),
             negatives=any(part.needs.negatives for part in objectives),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from probssl.errors import InputError
-from probssl.pairings.views import Needs, Source, Views, random_signs
+from probssl.pairings.views import Needs, Source, Views, latent_noise, random_signs
 
 OVERDRAW = 3
 """Pairs drawn for each one of a batch, so that enough are left without those that share a row."""
@@ -62,6 +62,7 @@ class RowPairs(Source):
             augmented=self.rows[second].unsqueeze(0) if needs.augmented else x.new_empty(0, *x.shape),
             index=first,
             directions=random_signs(x, needs.directions, generator) if needs.directions else None,
+            noise=latent_noise(x, needs, generator),
         )
 
 

@@ -19,6 +19,7 @@ class Needs:
 
     `augmented` is the number J of related observations per data point. `score` asks for ∇ₓ log p(x̃ | x),
     `negatives` for explicit negatives, `directions` for that many random directions in the space of observations,
+    `noise` for that many normal numbers for every observation and its relatives, from which latents are drawn,
     `index` for which data points these are: that is for training to say, which knows, and not for the pairing.
     """
 
@@ -26,6 +27,7 @@ class Needs:
     score: bool = False
     negatives: bool = False
     directions: int = 0
+    noise: int = 0
     index: bool = False
 
 
@@ -40,6 +42,7 @@ class Views:
     latents: Tensor | None = None  # ground truth, from a world
     negatives: Tensor | None = None  # [M, ...] shared by all anchors, or [n, M, ...] each anchor's own
     directions: Tensor | None = None  # [K, n, ...] random signs, so that E[vvᵀ] = I
+    noise: Tensor | None = None  # [1 + J, n, m] standard normal numbers, of the observations and then of relatives
 
 
 class Pairing(nn.Module, abc.ABC):
@@ -59,7 +62,8 @@ class Pairing(nn.Module, abc.ABC):
             augmented = x.new_empty(0, *x.shape)
         score = self.score(augmented, x) if needs.score else None
         directions = random_signs(x, needs.directions, generator) if needs.directions else None
-        return Views(x=x, augmented=augmented, score=score, directions=directions)
+        noise = latent_noise(x, needs, generator)
+        return Views(x=x, augmented=augmented, score=score, directions=directions, noise=noise)
 
     @abc.abstractmethod
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -133,6 +137,13 @@ class Source(nn.Module, abc.ABC):
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """N(0, 1) noise of the shape, type and device of `like`."""
     return torch.empty_like(like).normal_(generator=generator)
+
+
+def latent_noise(like: Tensor, needs: Needs, generator: torch.Generator | None) -> Tensor | None:
+    """N(0, 1) numbers for observations like these [n, ...] and their relatives: [1 + J, n, m], or None if not asked."""
+    if not needs.noise:
+        return None
+    return standard_normal(like.new_empty(1 + needs.augmented, len(like), needs.noise), generator)
 
 
 def random_signs(like: Tensor, count: int, generator: torch.Generator | None) -> Tensor:

@@ -225,8 +225,8 @@ def _page(results: Results, rows: list[Row], shown: dict[str, str]) -> str:
         html.section(
             "Log-likelihood of test points",
             html.table(["setting", "nats a point"], likelihoods),
-            "Medians over seeds. Densities of two features are normalised over a square, so this is exact; the paper has "
-            "no such number.",
+            "Medians over seeds. Densities of two features are normalised over a square, so this is exact; the paper "
+            "has no such number.",
         ),
         html.section("The triad of failures", html.table(head, diagnoses(results)), "Medians over seeds."),
     ]

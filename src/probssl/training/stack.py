@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from probssl.objectives.base import Objective
 from probssl.objectives.gedi import GEDI
-from probssl.pairings.views import FeaturewisePairing, Pairing, random_signs
+from probssl.pairings.views import FeaturewisePairing, Pairing, latent_noise, random_signs
 from probssl.training.batches import BatchStream, relatives
 from probssl.training.compiled import CompiledLosses, form_of, suits
 from probssl.training.log import RunLog
@@ -74,7 +74,7 @@ class Stack:
         streams: dict[Hashable, Trial] = {}
         keys: list[Hashable] = []
         for number, t in enumerate(self.trials):
-            alone = self.pairing is None or t.objective.needs.directions > 0
+            alone = self.pairing is None or t.objective.needs.directions > 0 or t.objective.needs.noise > 0
             keys.append((t.seed, len(t.data), number if alone else None))
             streams.setdefault(keys[-1], t)
         self.stream_of = torch.tensor([list(streams).index(key) for key in keys])
@@ -324,6 +324,7 @@ class TorchGradients:
                 [view[span] for view in inputs],
                 torch.zeros_like(some).expand(-1, stack.augmented, -1, -1) if needs.score else None,
                 torch.ones_like(some).expand(-1, needs.directions, -1, -1) if needs.directions else None,
+                x.new_zeros(len(some), 1 + needs.augmented, stack.rows, needs.noise) if needs.noise else None,
             )
             losses(views, {number: z[span] for number, z in embedded.items()})
         self.encoded = sorted(set().union(*(losses.encoded for losses in self.losses)))
@@ -368,7 +369,7 @@ class TorchGradients:
     def _views_of(self, losses: StackedLosses, inputs: list[Tensor]) -> StackedViews:
         span, needs, stack = losses.span, losses.needs, self.stack
         own = [view[span] for view in inputs]
-        score = directions = None
+        score = directions = noise = None
         if needs.score:
             pairing = stacked_pairing([t.pairing for t in stack.trials[span]])
             if pairing is not None:
@@ -379,7 +380,10 @@ class TorchGradients:
         if needs.directions:
             chances = zip(own[0], self._chances(span), strict=True)
             directions = torch.stack([random_signs(x, needs.directions, chance) for x, chance in chances])
-        return StackedViews(own, score, directions)
+        if needs.noise:
+            chances = zip(own[0], self._chances(span), strict=True)
+            noise = torch.stack([made for x, chance in chances if (made := latent_noise(x, needs, chance)) is not None])
+        return StackedViews(own, score, directions, noise)
 
 
 def _runs(kinds: Sequence[str]) -> list[slice]:

@@ -40,10 +40,12 @@ class StackedViews:
         inputs: Sequence[Tensor],
         score: Tensor | None = None,
         directions: Tensor | None = None,
+        noise: Tensor | None = None,
     ) -> None:
         self.inputs = inputs  # x, x̃₁, …, x̃_J
         self.score = score  # [K, J, n, d]
         self.directions = directions  # [K, D, n, d]
+        self.noise = noise  # [K, 1 + J, n, m]
 
 
 class StackedLosses:
@@ -66,7 +68,8 @@ class StackedLosses:
         inputs, embedded = given["inputs"], given["embedded"]
         known = [(inputs[number], embedded[number]) for number in embedded]
         encoder = KnownEmbeddings(self.layers, given.get("weights", {}), known)
-        views = Views(inputs[0], inputs[1:], given.get("score"), directions=given.get("directions"))
+        extra = {name: given.get(name) for name in ("score", "directions", "noise")}
+        views = Views(inputs[0], inputs[1:], **extra)
         if given["parameters"]:
             terms = functional_call(self.template, given["parameters"], (encoder, views))
         else:
@@ -85,7 +88,7 @@ class StackedLosses:
         }
         if self.encodes_more:
             given["weights"] = {name: value[self.span] for name, value in self.encoder.parameters.items()}
-        for name in ("score", "directions"):
+        for name in ("score", "directions", "noise"):
             if getattr(views, name) is not None:
                 given[name] = getattr(views, name)
         total, *terms = self._each(given)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.errors import InputError
-from probssl.pairings.views import Needs, Source, Views, random_signs
+from probssl.pairings.views import Needs, Source, Views, latent_noise, random_signs
 from probssl.worlds.conditionals import Conditional
 from probssl.worlds.marginals import Marginal
 from probssl.worlds.mixings import Identity, Mixing
@@ -74,6 +74,7 @@ class World(Source):
             latents=z,
             negatives=negatives if needs.negatives else None,
             directions=random_signs(x, needs.directions, generator) if needs.directions else None,
+            noise=latent_noise(x, needs, generator),
         )
 
     def _negatives(self, z: Tensor, generator: torch.Generator | None) -> Tensor:
