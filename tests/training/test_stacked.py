@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from probssl import kernels
 from probssl.encoders import MLP, WithHead, encode, seeded
 from probssl.energies import Cosine, Euclidean
-from probssl.objectives import GEDI, InfoNCE, Objective
+from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
@@ -161,6 +161,26 @@ def test_gedis_of_other_weights_and_samplers_train_as_alone() -> None:
         assert distance(one, other) < 1e-5
         for name, value in one.objective.named_buffers():
             torch.testing.assert_close(value, other.objective.get_buffer(name))
+
+
+@pytest.mark.parametrize("kind", ["vae", "cr-vae", "simvae"])
+def test_generative_models_draw_in_a_stack_what_they_draw_alone(kind: str) -> None:
+    def one(seed: int) -> Trial:
+        sizes = [3, 8, FEATURES]
+        objective = {
+            "vae": lambda: VAE(3, MLP(sizes), of="data"),
+            "cr-vae": lambda: CRVAE(3, MLP(sizes), pair="original"),
+            "simvae": lambda: SimVAE(3, MLP(sizes), related=3, mean_variance=1.0),
+        }[kind]
+        plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
+        encoder = seeded(seed, lambda: MLP([FEATURES, 8, 3])).double()
+        return Trial(encoder, seeded(seed, objective).double(), MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
+
+    together, apart = ([one(seed) for seed in (0, 0, 1)] for _ in range(2))
+    assert stacked._stacked(together) is not None
+    for one_, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        assert_same_story(fitted, alone(other), 1e-6)
+        assert distance(one_, other) < 1e-5
 
 
 COMPILED = [
