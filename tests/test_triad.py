@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.data import load
-from probssl.doctor import Diagnosis, examine
+from probssl.doctor import Diagnosis, _samples, examine
 from probssl.encoders import Prototypes
 from probssl.objectives import GEDI, SwAV, gedi_weights
 from probssl.recipe import Recipe
@@ -49,6 +49,15 @@ def visit(data: str, folder: Path, **options: Any) -> tuple[Diagnosis, Fitted]:
     return examine(Run(folder)), fitted
 
 
+@pytest.mark.parametrize(("gap", "lag"), [(-0.4, False), (-7.0, True), (3.0, True)])
+def test_chains_that_lag_behind_are_told(gap: float, lag: bool) -> None:
+    rows = [{"step": step, "generative": -50.0 if step < 8 else gap} for step in range(10)]
+    (note,) = _samples(rows)
+    assert f"is {gap:.3g} nats" in note
+    assert ("--sgld-steps" in note) == lag
+    assert _samples([{"step": 0, "loss": 1.0}]) == []
+
+
 @pytest.mark.parametrize("data", ["toy:moons", "toy:circles", "sklearn:digits"])
 @pytest.mark.parametrize(
     ("variant", "steps", "expected"),
@@ -74,6 +83,7 @@ def test_ablations_of_gedi(data: str, variant: str, steps: int, expected: list[s
         assert f"the prior term is {facts['prior_term']:.3g}, its minimum is {math.log(clusters):.3g}" in told
     if expected != ["cluster"]:
         assert f"the invariance term is {facts['invariance_term']:.3g}, its minimum is 0" in told
+    assert any("the energy of data less that of samples" in note for note in diagnosis.notes) == (variant != "no gen")
     remedies = " ".join(remedy for finding in diagnosis.findings for remedy in finding.remedies)
     for flag in ("--objective gedi", "--balance", "--invariance"):
         assert (flag in remedies) == (REMEDY.get(variant) == flag), "what is missing, and nothing that is there"

@@ -77,6 +77,9 @@ MEASURED = (
 REGULARISERS = frozenset({"magnitude"})
 """Terms of a clustering loss that ask for nothing of the clusters."""
 
+CHAINS_LAG = 1.0
+"""Nats by which the energies of samples and of data may differ at the end before chains are said to lag behind."""
+
 NOTHING_TO_LEARN = 0.01
 """How far the best loss must be below that of a constant encoder, in shares of it, or in nats where it is 0."""
 
@@ -144,7 +147,7 @@ def examine(run: Run) -> Diagnosis:
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts, last["step"])
     loss, trouble = _standing(run)
-    notes = _clusters(facts, findings, recipe) + ([trouble] if trouble else [])
+    notes = _clusters(facts, findings, recipe) + _samples(rows) + ([trouble] if trouble else [])
     if loss is not None:
         findings += _from_loss(loss, recipe, collapsed=bool(findings))
         notes += [*_where_it_stands(loss, recipe), *_best_linear(run)]
@@ -279,6 +282,18 @@ def _clusters(facts: dict[str, float], findings: list[Finding], recipe: Recipe) 
     if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
         return []
     return [f"{_in_use(facts, recipe)}; {_of_prior(facts)}; {_of_labels(facts)}"]
+
+
+def _samples(rows: list[dict[str, Any]]) -> list[str]:
+    """Whether a density tells its samples from data, by the mean of its generative term over the end of a training."""
+    terms = [row["generative"] for row in rows[-max(1, len(rows) // 5) :] if row.get("generative") is not None]
+    if not terms:
+        return []
+    gap = sum(terms) / len(terms)
+    said = f"the energy of data less that of samples is {gap:.3g} nats, 0 where samples look like data"
+    if abs(gap) <= CHAINS_LAG:
+        return [said]
+    return [f"{said}: chains lag behind the density, and a larger --sgld-steps or a lower --lr lets them keep up"]
 
 
 def _in_use(facts: dict[str, float], recipe: Recipe) -> str:
