@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from probssl.encoders import seeded
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    BYOL,
     CRVAE,
     EBCLR,
     GEDI,
@@ -43,6 +44,8 @@ from probssl.objectives import (
     InstanceDiscrimination,
     JensenShannon,
     LatentRegression,
+    MoCo,
+    MoCoV2,
     Objective,
     ProtoCPC,
     RenyiInfoNCE,
@@ -458,6 +461,23 @@ OBJECTIVES: list[ObjectiveMember] = [
             "no-gen-augmented": {"generative": 0.0, "invariance": 5.0, "pair": "augmented"},
             "constraint": {"generative": 0.0, "balance": 0.0},
         }.items()
+    ),
+    *(
+        ObjectiveMember(
+            f"{cls.__name__.lower()}-{pair}",
+            lambda c=cls, p=pair: c(smooth_encoder(5), EMBEDDING, queue=6, pair=p),
+            memory=True,
+        )
+        for cls, pair in itertools.product((MoCo, MoCoV2), PAIRS)
+    ),
+    *(
+        ObjectiveMember(
+            f"byol-{pair}-{name}",
+            lambda p=pair, h=head: BYOL(smooth_encoder(5), EMBEDDING, predictor=h(), pair=p),
+            memory=True,
+        )
+        for pair in PAIRS
+        for name, head in (("default", lambda: None), ("smooth", _predictor))
     ),
     ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),
     *(

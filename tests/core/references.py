@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from probssl.encoders import Prototypes
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
 from probssl.objectives import (
+    BYOL,
     CRVAE,
     EBCLR,
     GEDI,
@@ -37,6 +38,8 @@ from probssl.objectives import (
     InstanceDiscrimination,
     JensenShannon,
     LatentRegression,
+    MoCo,
+    MomentumObjective,
     Objective,
     PairObjective,
     ProtoCPC,
@@ -367,6 +370,34 @@ def _(objective: SimSiam, encoder: nn.Module, views: Views) -> dict[str, float]:
             [-0.5 * (cosine(predicted[0][i], second[i]) + cosine(predicted[1][i], first[i])) for i in range(n)]
         )
     }
+
+
+def _taught(objective: MomentumObjective, encoder: nn.Module, views: Views) -> tuple[list, list]:
+    """Embeddings of both sides by the encoder, and by the teacher."""
+    sides = (views.augmented[0], views.augmented[1]) if objective.pair == "augmented" else (views.x, views.augmented[0])
+    networks = (encoder, objective.teacher)
+    by_encoder, by_teacher = ([rows(objective.energy.embed, one, side) for side in sides] for one in networks)
+    return by_encoder, by_teacher
+
+
+@loss.register
+def _(objective: MoCo, encoder: nn.Module, views: Views) -> dict[str, float]:
+    (first, _), (_, keys) = _taught(objective, encoder, views)
+    positives = [delta(objective.energy, z, k) for z, k in zip(first, keys, strict=True)]
+    sums = []
+    for z, positive in zip(first, positives, strict=True):
+        others = [-delta(objective.energy, z, q) for q in objective.keys.tolist()]
+        sums.append(log_sum_exp([-positive, *others]))
+    return {"alignment": mean(positives), "log_normaliser": mean(sums)}
+
+
+@loss.register
+def _(objective: BYOL, encoder: nn.Module, views: Views) -> dict[str, float]:
+    found, targets = _taught(objective, encoder, views)
+    with torch.no_grad():
+        predicted = [objective.predictor(torch.tensor(z, dtype=torch.float64)).tolist() for z in found]
+    pairs = [(predicted[0], targets[1]), (predicted[1], targets[0])]
+    return {"similarity": sum(mean([1 - cosine(a, b) for a, b in zip(p, t, strict=True)]) for p, t in pairs)}
 
 
 @loss.register

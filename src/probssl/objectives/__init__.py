@@ -20,10 +20,12 @@ from probssl.objectives.generative import (
 from probssl.objectives.infonce import InfoNCE, SimCLR
 from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
 from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
+from probssl.objectives.momentum import BYOL, MoCo, MoCoV2, MomentumObjective
 from probssl.objectives.normalised import NCE, SNL, BiasNetwork
 from probssl.objectives.redundancy import WMSE, BarlowTwins, CorInfoMax, VICReg
 
 __all__ = [
+    "BYOL",
     "CRVAE",
     "EBCLR",
     "GEDI",
@@ -51,6 +53,9 @@ __all__ = [
     "JensenShannon",
     "LatentRegression",
     "Likelihood",
+    "MoCo",
+    "MoCoV2",
+    "MomentumObjective",
     "Objective",
     "PairObjective",
     "ProtoCPC",
