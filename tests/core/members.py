@@ -7,6 +7,7 @@ A new member is one line here and then has to obey every law of its family. A ne
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -243,6 +244,20 @@ class ObjectiveMember(Member[Objective]):
         if self.memory:
             views.index = torch.randperm(REMEMBERED, generator=generator(seed + 4))[:rows]
         return cast(views, dtype)
+
+
+class Ends(SampledPairing):
+    """Noise, and a bell after so many draws."""
+
+    def __init__(self, draws: int, stop: threading.Event) -> None:
+        super().__init__()
+        self._left, self._stop = draws, stop
+
+    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        self._left -= 1
+        if not self._left:
+            self._stop.set()
+        return x + 0.1 * torch.randn(x.shape, generator=generator)
 
 
 def cast(views: Views, dtype: torch.dtype) -> Views:

@@ -14,12 +14,12 @@ from probssl.encoders import MLP, Prototypes, seeded
 from probssl.errors import InputError
 from probssl.objectives import GEDI, ConstrainedGEDI
 from probssl.objectives.clustering import invariance
-from probssl.pairings import Each, GaussianNoise, ImageAugmentation, Needs, SampledPairing, Views
+from probssl.pairings import Each, GaussianNoise, ImageAugmentation, Needs, Views
 from probssl.samplers import SGLD, ReplayBuffer, UniformStart
 from probssl.symbolic import Constraint
 from probssl.training import TrainingPlan, fit
 
-from .members import generator, normal, smooth_encoder
+from .members import Ends, generator, normal, smooth_encoder
 
 ADDITION = Constraint.where(lambda a, b, c: a + b == c, sizes=(10, 10, 10))
 PARITY = Constraint.where(lambda a, b: a == b, sizes=(2, 2))
@@ -111,20 +111,6 @@ def _pairs(count: int = 40) -> Tensor:
     """Two points of the same of two classes, which lie apart."""
     classes = torch.arange(count).remainder(2)
     return (normal(count, 2, 3) + 3 * (2 * classes - 1).view(-1, 1, 1)).float()
-
-
-class Ends(SampledPairing):
-    """Noise, and a bell after so many draws."""
-
-    def __init__(self, draws: int, stop: threading.Event) -> None:
-        super().__init__()
-        self._left, self._stop = draws, stop
-
-    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        self._left -= 1
-        if not self._left:
-            self._stop.set()
-        return x + 0.1 * torch.randn(x.shape, generator=generator)
 
 
 def _trained(folder: Path | None, draws: int, resume: bool) -> tuple[nn.Module, ConstrainedGEDI]:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from probssl.encoders import MLP, WithHead, seeded
 from probssl.energies import Cosine
 from probssl.errors import InputError
 from probssl.objectives import BYOL, InfoNCE, MoCo, MoCoV2
-from probssl.pairings import GaussianNoise, Needs, SampledPairing, Views
+from probssl.pairings import GaussianNoise, Needs, Views
 from probssl.training import TrainingPlan, fit
 
-from .members import EMBEDDING, INPUT, constant_encoder, generator, normal, smooth_encoder
+from .members import EMBEDDING, INPUT, Ends, constant_encoder, generator, normal, smooth_encoder
 
 
 def views_of(rows: int = 6, seed: int = 0) -> Views:
@@ -110,20 +110,6 @@ def test_what_is_refused() -> None:
         moco()(nn.Linear(INPUT, EMBEDDING).double(), views_of())
     with pytest.raises(InputError, match="two augmented views"):
         moco()(smooth_encoder(), GaussianNoise(0.3)(normal(4, INPUT), Needs(), generator()))
-
-
-class Ends(SampledPairing):
-    """Noise, and a bell after so many draws."""
-
-    def __init__(self, draws: int, stop: threading.Event) -> None:
-        super().__init__()
-        self._left, self._stop = draws, stop
-
-    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        self._left -= 1
-        if not self._left:
-            self._stop.set()
-        return x + 0.3 * torch.randn(x.shape, generator=generator)
 
 
 def _trained(kind: str, out: Path | None, draws: int, resume: bool) -> tuple[nn.Module, nn.Module]:
