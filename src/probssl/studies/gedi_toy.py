@@ -249,7 +249,7 @@ class Sensitivity(Study):
     WEIGHTS = (0, 10, 20, 30, 40, 50)
 
     def configs(self, budget: Budget) -> list[Config]:
-        seeds = {"smoke": 1, "laptop": 3, "full": 5}[budget]
+        seeds = {"smoke": 1, "laptop": 2, "full": 5}[budget]
         weights = (0, 50) if budget == "smoke" else self.WEIGHTS
         changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
         found = []
