@@ -242,7 +242,7 @@ class Sensitivity(Study):
 
     name = "gedi/sensitivity"
     paper = "GEDI, Figure 8"
-    claim = "GEDI clusters for a wide range of weights, as long as neither is 0"
+    claim = "GEDI clusters for a wide range of weights of its invariance and prior terms"
     laptop = "10 to 15 min"
     code = ("probssl.studies.gedi_toy_trials",)
 
