@@ -153,9 +153,9 @@ def test_the_bound_of_the_exact_posterior_is_the_likelihood_for_every_draw(name:
 def test_more_samples_close_the_gap(name: str) -> None:
     build, related, prior = MODELS[name]
     x, (objective, encoder) = views(4, related).augmented, exact(build(), 0.8)
-    one, many = (objective.log_likelihood(encoder, x, samples=k, generator=generator(7)) for k in (1, 20_000))
+    one, many = (objective.log_likelihood(encoder, x, samples=k, generator=generator(7)) for k in (1, 3_000))
     truth = marginal(x.numpy(), prior)
-    np.testing.assert_allclose(many.numpy(), truth, atol=0.05)
+    np.testing.assert_allclose(many.numpy(), truth, atol=0.1)
     assert one.mean().item() < truth.mean()
 
 

@@ -43,8 +43,8 @@ class MomentumObjective(PairObjective):
         share = 1 - self.momentum if int(self.steps) else 1.0
         for name, value in own.items():
             value.lerp_(theirs[name].detach(), share)
-        for name, value in self.teacher.named_buffers():
-            value.copy_(encoder.get_buffer(name))
+        for name, state in self.teacher.named_buffers():
+            state.copy_(encoder.get_buffer(name))
         self.steps += 1
 
     def sides(self, views: Views) -> tuple[Tensor, Tensor]:

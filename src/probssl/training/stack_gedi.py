@@ -30,8 +30,9 @@ class StackedGEDI(StackedLosses):
     def fits(objective: Objective) -> bool:
         """Whether an objective is one of these: GEDI of data and its augmentation, with a plain head and nothing to
         remember but its chains."""
-        plain = type(objective) is GEDI and objective.pair == "original" and not objective.learns_prior
-        return plain and _plain(objective.head)
+        if type(objective) is not GEDI or objective.learns_prior:
+            return False
+        return objective.pair == "original" and _plain(objective.head)
 
     def __init__(
         self,
