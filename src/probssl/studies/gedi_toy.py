@@ -79,7 +79,7 @@ class Toy(Study):
     name = "gedi/toy"
     paper = "GEDI, §6.1, §6.2 and L"
     claim = "the three terms together cluster moons and circles; without one of them training fails as theory says"
-    laptop = "15 to 20 min"
+    laptop = "about 20 min"
     code = ("probssl.studies.gedi_toy_trials",)
 
     def configs(self, budget: Budget) -> list[Config]:

@@ -101,7 +101,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "prior at full weight from the start": {"prior_at_first": 1.0},
     "augmentation noise 0.03": {"noise": PAPER_NOISE},
     "first layer as torch draws it": {"gain": 0.0},
-    "learning rate 0.001": {"learning_rate": 1e-3},
     "learning rate that stays": {"anneal": "constant"},
     "projection through 2 and 4 units": {"bottleneck": True},
     "one SGLD step of 5e-5": {"sgld_steps": 1, "sgld_step": 0.01**2 / 2},
