@@ -18,7 +18,8 @@ from probssl.recipe import Recipe
 if TYPE_CHECKING:
     from probssl.runs import Source
 
-LOSS, ENCODER, IMAGES = "The loss", "The encoder and its input", "Images in place of a table"
+LOSS, DECODED = "The loss", "Losses with a decoder (vae, beta-vae, cr-vae, simvae)"
+ENCODER, IMAGES = "The encoder and its input", "Images in place of a table"
 TRAINING, TABLE, RUN = "The training", "The data", "The run"
 
 
@@ -53,8 +54,18 @@ def fit(
     invariance: Annotated[float | None, _recipe_option(LOSS, "invariance")] = None,
     balance: Annotated[float | None, _recipe_option(LOSS, "balance")] = None,
     sgld_steps: Annotated[int | None, _recipe_option(LOSS, "sgld_steps")] = None,
+    queue: Annotated[int | None, _recipe_option(LOSS, "queue")] = None,
+    momentum: Annotated[float | None, _recipe_option(LOSS, "momentum")] = None,
+    related: Annotated[int | None, _recipe_option(DECODED, "related")] = None,
+    likelihood: Annotated[str | None, _recipe_option(DECODED, "likelihood", "NAME")] = None,
+    likelihood_variance: Annotated[float | None, _recipe_option(DECODED, "likelihood_variance")] = None,
+    latent_variance: Annotated[float | None, _recipe_option(DECODED, "latent_variance")] = None,
+    mean_variance: Annotated[float | None, _recipe_option(DECODED, "mean_variance")] = None,
+    beta: Annotated[float | None, _recipe_option(DECODED, "beta")] = None,
+    consistency: Annotated[float | None, _recipe_option(DECODED, "consistency")] = None,
     dim: Annotated[int | None, _recipe_option(ENCODER, "dim")] = None,
     hidden: Annotated[str | None, _recipe_option(ENCODER, "hidden", "W,W,…")] = None,
+    head: Annotated[str | None, _recipe_option(ENCODER, "head", "W,W,…")] = None,
     preservation: Annotated[float | None, _recipe_option(ENCODER, "preservation")] = None,
     noise: Annotated[float | None, _recipe_option(ENCODER, "noise")] = None,
     network: Annotated[str | None, _recipe_option(IMAGES, "network", "NAME")] = None,
@@ -118,10 +129,11 @@ def fit(
     options = {
         name: value
         for name, value in locals().items()
-        if value is not None and name in {f.name for f in dataclasses.fields(Recipe)} - {"hidden"}
+        if value is not None and name in {f.name for f in dataclasses.fields(Recipe)} - {"hidden", "head"}
     }
-    if hidden is not None:
-        options["hidden"] = _whole_numbers(hidden, "--hidden")
+    for name, widths in (("hidden", hidden), ("head", head)):
+        if widths is not None:
+            options[name] = _whole_numbers(widths, f"--{name}")
     from probssl.runs import Source, begin
 
     data = _from_anywhere(data)

@@ -1,6 +1,7 @@
-"""Encoders ψ: observations to representations, and heads g: representations to embeddings."""
+"""Encoders ψ: observations to representations, decoders back, and heads g: representations to embeddings."""
 
 from probssl.encoders.conv import ConvEncoder
+from probssl.encoders.decoders import ConvDecoder, ResidualDecoder, mirrored_decoder
 from probssl.encoders.heads import Prototypes
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import (
@@ -19,16 +20,19 @@ __all__ = [
     "GLOBAL_RANDOM_STATE",
     "MLP",
     "Centring",
+    "ConvDecoder",
     "ConvEncoder",
     "OnSphere",
     "Predictor",
     "Prototypes",
     "ResNet8",
+    "ResidualDecoder",
     "Whitening",
     "WithHead",
     "as_floats",
     "encode",
     "latent_encoder",
+    "mirrored_decoder",
     "representation",
     "seeded",
 ]

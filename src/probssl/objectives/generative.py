@@ -118,21 +118,20 @@ class GenerativeObjective(Objective):
     def drawn(self, encoder: nn.Module, views: Views, sides: Iterable[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Means and log-variances of sides of the batch [J, n, dim], and −log p(x | z) of a draw each [J, n].
 
-        Side 0 is the observations, side j their j-th augmentation.
+        Side 0 is the observations, side j their j-th augmentation. All sides are encoded and decoded as one batch.
         """
         if len(views.augmented) < self.needs.augmented:
             found = len(views.augmented)
             raise InputError(f"this loss relates {self.needs.augmented} augmentations of a row, and there are {found}")
         if views.noise is None:
             raise InputError("a generative objective draws latents from the noise of a batch, and there is none")
-        means, logs, errors = [], [], []
-        for side in sides:
-            x, noise = views.augmented[side - 1] if side else views.x, views.noise[side]
-            mean, log_variance = self.posterior(encoder, x)
-            means.append(mean)
-            logs.append(log_variance)
-            errors.append(self.reconstruction(x, mean + noise * (0.5 * log_variance).exp()))
-        return torch.stack(means), torch.stack(logs), torch.stack(errors)
+        chosen = list(sides)
+        x = torch.cat([views.augmented[side - 1] if side else views.x for side in chosen])
+        noise = torch.cat([views.noise[side] for side in chosen])
+        mean, log_variance = self.posterior(encoder, x)
+        errors = self.reconstruction(x, mean + noise * (0.5 * log_variance).exp())
+        shape = (len(chosen), len(views.x))
+        return mean.view(*shape, -1), log_variance.view(*shape, -1), errors.view(shape)
 
     # A bound as tight as one pays for
 

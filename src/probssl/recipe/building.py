@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from probssl import energies, objectives
-from probssl.encoders import MLP, ConvEncoder, Predictor, ResNet8, latent_encoder, seeded
+from probssl.encoders import MLP, ConvEncoder, Predictor, ResNet8, WithHead, latent_encoder, mirrored_decoder, seeded
 from probssl.energies import Energy
-from probssl.objectives import GEDI, Objective
+from probssl.objectives import GEDI, BernoulliLikelihood, GaussianLikelihood, Likelihood, Objective
 from probssl.objectives.base import Pair
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
 from probssl.recipe.names import (
@@ -19,11 +19,13 @@ from probssl.recipe.names import (
     CHAINS,
     CHAINS_RENEWED,
     CLUSTERS,
+    GENERATIVE_OBJECTIVES,
     IMAGE_LANGEVIN_CLIP,
     IMAGE_LANGEVIN_NOISE,
     IMAGE_LANGEVIN_STEP,
     LANGEVIN_STEP,
     MAGNITUDE,
+    MOMENTUM_OBJECTIVES,
     WHITENED_ROWS,
 )
 from probssl.samplers import SGLD, Box, NormalStart, ReplayBuffer, Start, UniformStart
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 LEAST_SIDE = 4
 """What the convolutions of `conv` leave at least of the shorter side of an image, and less than twice that."""
+
+HEAD_SEED = 2
+"""What is added to the seed of an encoder for its projection head."""
 
 CONV_HIDDEN = 256
 """Units of the layer between the convolutions and the representation."""
@@ -47,12 +52,20 @@ def encoder(recipe: Recipe, features: int) -> nn.Module:
     assert sized.dim is not None
     dim, hidden, world = sized.dim, sized.hidden or (), recipe.build_world()
     if recipe.images is not None:
-        return seeded(recipe.seed, lambda: _network(sized, dim))
+        return _with_head(sized, seeded(recipe.seed, lambda: _network(sized, dim)))
     if world is None:
-        return seeded(recipe.seed, lambda: MLP([features, *hidden, dim]))
+        return _with_head(sized, seeded(recipe.seed, lambda: MLP([features, *hidden, dim])))
     sample, _ = world.observe(WHITENED_ROWS, torch.Generator().manual_seed(recipe.seed))
     sphere = recipe.energy == "cosine" or recipe.objective == "aninfonce"
-    return seeded(recipe.seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere))
+    return _with_head(sized, seeded(recipe.seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere)))
+
+
+def _with_head(sized: Recipe, backbone: nn.Module) -> nn.Module:
+    """The encoder with its projection head, if it has one, whose weights the seed decides as well."""
+    if sized.head is None:
+        return backbone
+    widths = [sized.dim or 0, *sized.head]
+    return WithHead(backbone, seeded(sized.seed + HEAD_SEED, lambda: MLP(widths)))
 
 
 def _network(sized: Recipe, dim: int) -> nn.Module:
@@ -78,8 +91,7 @@ def pairing(recipe: Recipe) -> Pairing:
 
 def energy(recipe: Recipe, features: int) -> Energy:
     """The energy between representations; an asymmetric one starts as its symmetric base."""
-    dim = recipe.for_features(features).dim
-    assert dim is not None
+    dim = _embedded(recipe.for_features(features))
     makers: dict[str, Callable[[], Energy]] = {
         "euclidean": energies.Euclidean,
         "cosine": lambda: energies.Cosine(recipe.temperature),
@@ -102,8 +114,7 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
     for objectives that remember each of them; only who looks at the energy alone may leave them out.
     """
     sized = recipe.for_features(features)
-    dim, clusters, temperature = sized.dim, sized.clusters or CLUSTERS, recipe.temperature
-    assert dim is not None
+    dim, clusters, temperature = _embedded(sized), sized.clusters or CLUSTERS, recipe.temperature
     rows = clusters if rows is None else rows
     pair: Pair = "original" if recipe.images is None else "augmented"
 
@@ -135,7 +146,51 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
         "deepcluster": lambda: objectives.DeepClustering(dim, clusters, rows, temperature=temperature),
         "instance": lambda: objectives.InstanceDiscrimination(dim, rows, temperature=temperature),
     }
+    makers |= {name: lambda: _generative(sized, features, pair) for name in GENERATIVE_OBJECTIVES}
+    makers |= {name: lambda: _momentum(sized, features, pair) for name in MOMENTUM_OBJECTIVES}
     return seeded(recipe.seed + 1, makers[recipe.objective])
+
+
+def _embedded(sized: Recipe) -> int:
+    """Dimensions of what the loss sees: of the representation, or of what a projection head makes of it."""
+    assert sized.dim is not None
+    return sized.head[-1] if sized.head else sized.dim
+
+
+def _generative(sized: Recipe, features: int, pair: Pair) -> Objective:
+    """A latent-variable model whose decoder is the encoder's mirror image.
+
+    vae and beta-vae model the data as it is; the others model augmentations, cr-vae of tables with the data.
+    """
+    assert sized.dim is not None
+    decoder = mirrored_decoder(encoder(sized, features), sized.dim, sized.shape or (features,))
+    likelihood: Likelihood = BernoulliLikelihood()
+    if sized.likelihood == "gaussian":
+        assert sized.likelihood_variance is not None
+        likelihood = GaussianLikelihood(sized.likelihood_variance)
+    if sized.objective == "cr-vae":
+        return objectives.CRVAE(sized.dim, decoder, likelihood, consistency=sized.consistency, pair=pair)
+    if sized.objective == "simvae":
+        return objectives.SimVAE(
+            sized.dim,
+            decoder,
+            likelihood,
+            related=sized.related,
+            variance=sized.latent_variance,
+            mean_variance=sized.mean_variance,
+        )
+    beta = sized.beta if sized.objective == "beta-vae" else 1.0
+    return objectives.VAE(sized.dim, decoder, likelihood, beta=beta, of="data")
+
+
+def _momentum(sized: Recipe, features: int, pair: Pair) -> Objective:
+    """An objective with a teacher that starts as the encoder; moco and mocov2 differ in the encoder's head alone."""
+    student, dim = encoder(sized, features), _embedded(sized)
+    if sized.objective == "byol":
+        return objectives.BYOL(student, dim, momentum=sized.momentum, pair=pair)
+    return objectives.MoCo(
+        student, dim, queue=sized.queue, temperature=sized.temperature, momentum=sized.momentum, pair=pair
+    )
 
 
 def _gedi(sized: Recipe, features: int, generative: float, invariance: float, balance: float) -> Objective:

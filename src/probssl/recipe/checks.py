@@ -14,6 +14,8 @@ from probssl.recipe.names import (
     AUGMENTATIONS,
     ENERGIES,
     EVERY_OBJECTIVE,
+    GENERATIVE_OBJECTIVES,
+    LIKELIHOODS,
     NEEDS_SCORE,
     NETWORKS,
     OF_AUGMENTATIONS,
@@ -31,6 +33,7 @@ def check_names(recipe: Recipe) -> None:
     """Refuse names that nobody knows, and those that do not go together."""
     for name, known in (("objective", EVERY_OBJECTIVE), ("energy", ENERGIES), ("asymmetry", ASYMMETRIES)):
         _one_of(name, getattr(recipe, name), known)
+    _one_of("likelihood", recipe.likelihood, LIKELIHOODS)
     if recipe.network is not None:
         _one_of("network", recipe.network, NETWORKS)
     if recipe.augmentation is not None:
@@ -58,6 +61,20 @@ def check_values(recipe: Recipe) -> None:
         raise InputError(f"sgld_steps must be at least 1, not {recipe.sgld_steps}")
     if recipe.objective == "gedi" and not recipe.generative + recipe.invariance + recipe.balance:
         raise InputError("gedi needs a weight above 0 among generative, invariance and balance")
+    if recipe.related < (2 if recipe.mean_variance is None else 1):
+        raise InputError(f"related must be at least 2, or 1 with a mean_variance, not {recipe.related}")
+    if recipe.queue < 1:
+        raise InputError(f"queue must be at least 1, not {recipe.queue}")
+    if not 0 <= recipe.momentum < 1:
+        raise InputError(f"momentum must lie in [0, 1), not {recipe.momentum:g}")
+    if recipe.head is not None and recipe.objective in GENERATIVE_OBJECTIVES:
+        raise InputError(
+            f"the {recipe.objective} objective decodes the representation itself: leave the projection head out"
+        )
+    if recipe.head is not None and (not recipe.head or min(recipe.head) < 1):
+        raise InputError(f"a projection head needs at least one layer, of positive widths, not {list(recipe.head)}")
+    if recipe.likelihood != "gaussian" and recipe.likelihood_variance is not None:
+        raise InputError(f"the {recipe.likelihood} likelihood has no likelihood_variance: leave it out")
     for name in ("dim", "width"):
         if getattr(recipe, name) is not None and getattr(recipe, name) < 1:
             raise InputError(f"{name} must be at least 1, not {getattr(recipe, name)}")
@@ -65,9 +82,13 @@ def check_values(recipe: Recipe) -> None:
         raise InputError(f"hidden widths must be positive, not {list(recipe.hidden)}")
     if not 0 <= recipe.preservation <= 1:
         raise InputError(f"preservation must lie in [0, 1], not {recipe.preservation:g}")
-    for name in ("temperature", "noise", "margin", "order"):
-        if not 0 < getattr(recipe, name) < math.inf:
-            raise InputError(f"{name} must be positive and finite, not {getattr(recipe, name):g}")
+    for name in (
+        *("temperature", "noise", "margin", "order", "beta", "consistency"),
+        *("likelihood_variance", "latent_variance", "mean_variance"),
+    ):
+        value = getattr(recipe, name)
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"{name} must be positive and finite, not {value:g}")
     if recipe.noise < 1e-6:
         raise InputError(f"noise must be at least 1e-06, a millionth of a standard deviation, not {recipe.noise:g}")
     if not 1 <= recipe.p < math.inf:

@@ -41,6 +41,21 @@ CLUSTERING_OBJECTIVES = {
 }
 """Objectives that predict a cluster, or which row it is."""
 
+GENERATIVE_OBJECTIVES = {
+    "vae": "VAE: latents that the rows can be made from again",
+    "beta-vae": "β-VAE: the same with fewer, more independent latents",
+    "cr-vae": "CR-VAE: the same with latents that an augmentation moves little",
+    "simvae": "SimVAE: latents of related rows lie around a mean of their own",
+}
+"""Latent-variable models: a decoder makes the rows from the representation."""
+
+MOMENTUM_OBJECTIVES = {
+    "moco": "MoCo: InfoNCE against many remembered keys of a slow teacher",
+    "mocov2": "MoCo v2: the same behind a projection head",
+    "byol": "BYOL: predict a slow teacher, no negatives",
+}
+"""Objectives with a teacher that follows the encoder slowly."""
+
 WITH_CLUSTERS = ("swav", "protocpc", "deepcluster", "gedi", "jem")
 """Objectives that have a number of clusters."""
 
@@ -54,6 +69,7 @@ CLUSTERS = 10
 """How many clusters unless asked for: labels, which would tell, are never seen."""
 
 EVERY_OBJECTIVE = {**OBJECTIVES, **NEGATIVE_FREE, **LATENT_OBJECTIVES, **CLUSTERING_OBJECTIVES}
+EVERY_OBJECTIVE |= {**GENERATIVE_OBJECTIVES, **MOMENTUM_OBJECTIVES}
 
 ENERGIES = {
     "euclidean": "half the squared distance",
@@ -76,6 +92,8 @@ ENERGY_OF = {
     **dict.fromkeys(CLUSTERING_OBJECTIVES, "cosine"),
     "gedi": "euclidean",
     "jem": "euclidean",
+    **dict.fromkeys(GENERATIVE_OBJECTIVES, "euclidean"),
+    **dict.fromkeys(MOMENTUM_OBJECTIVES, "cosine"),
 }
 """The same of every objective."""
 
@@ -85,11 +103,23 @@ ASYMMETRIES = {
     "encoder": "augmentations have an encoder of their own",
 }
 
-SYMMETRIC_ONLY = ("simclr", "spectral", "simsiam", "aninfonce", *NEGATIVE_FREE, *CLUSTERING_OBJECTIVES)
+SYMMETRIC_ONLY = (
+    *("simclr", "spectral", "simsiam", "aninfonce"),
+    *(*NEGATIVE_FREE, *CLUSTERING_OBJECTIVES, *GENERATIVE_OBJECTIVES, *MOMENTUM_OBJECTIVES),
+)
 """Objectives that compare views within one side, bring their own asymmetry, or make their own energy."""
 
 NEEDS_SCORE = ("fisher", "sliced-fisher")
 """Objectives on ∇ₓ log p(x̃ | x)."""
+
+LIKELIHOODS = {
+    "gaussian": "every number with normal errors of one variance",
+    "bernoulli": "every number a chance, for images and data from 0 to 1",
+}
+"""What a decoder says of the rows."""
+
+LIKELIHOOD_VARIANCE, IMAGE_LIKELIHOOD_VARIANCE = 0.1, 0.02
+"""Variance of the normal errors of a decoder: of standardised features, and of pixels from 0 to 1 (SimVAE)."""
 
 # Density models of tables
 
@@ -156,6 +186,12 @@ IMAGE_TEMPERATURE = 0.2
 
 IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
+
+IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 64, "lr": 0.001}
+"""The same of latent-variable models."""
+
+GENERATIVE_AUGMENTATIONS = {"mnist": "simvae-mnist", "fashion-mnist": "simvae-fashion"}
+"""Augmentations of images for latent-variable models, by name of the set; of others by their colours."""
 
 IMAGE_LANGEVIN_STEP, IMAGE_LANGEVIN_NOISE, IMAGE_LANGEVIN_CLIP = 10.0, 0.005, 0.01
 """Step size, noise and largest slope of Langevin dynamics on images   (Du & Mordatch, 2019): a step moves no pixel by

@@ -22,10 +22,16 @@ from probssl.recipe.names import (
     ENERGIES,
     ENERGY_OF,
     EVERY_OBJECTIVE,
+    GENERATIVE_AUGMENTATIONS,
+    GENERATIVE_OBJECTIVES,
     IMAGE_DEFAULTS,
     IMAGE_DENSITY_DEFAULTS,
     IMAGE_DIM,
+    IMAGE_GENERATIVE_DEFAULTS,
+    IMAGE_LIKELIHOOD_VARIANCE,
     IMAGE_TEMPERATURE,
+    LIKELIHOOD_VARIANCE,
+    LIKELIHOODS,
     NETWORK_HIDDEN,
     NETWORK_WIDTHS,
     NETWORKS,
@@ -70,10 +76,26 @@ class Recipe:
     invariance: float = choice(1.0, "weight in gedi of clusters that augmentations do not change")
     balance: float = choice(4.0, "weight in gedi of clusters of one size")
     sgld_steps: int = choice(5, "steps of Langevin dynamics a training step of gedi and jem")
+    related: int = choice(10, "augmentations of a row that simvae relates, at least 2")
+    likelihood: str = choice("gaussian", f"what a decoder says of the data: {', '.join(LIKELIHOODS)}")
+    likelihood_variance: float | None = choice(
+        None,
+        f"variance of its normal errors (default: {LIKELIHOOD_VARIANCE:g} of standardised features, "
+        f"{IMAGE_LIKELIHOOD_VARIANCE:g} of pixels)",
+    )
+    latent_variance: float = choice(0.15, "variance of related latents around their mean in simvae")
+    mean_variance: float | None = choice(None, "variance of these means around the origin (default: all are alike)")
+    beta: float = choice(4.0, "weight of the prior in beta-vae")
+    consistency: float = choice(0.1, "weight in cr-vae of latents that an augmentation moves little")
+    queue: int = choice(4096, "keys that moco and mocov2 remember")
+    momentum: float = choice(0.99, "share of itself that the teacher of moco, mocov2 and byol keeps a step")
     dim: int | None = choice(
         None, f"dimensions of the representation (default: half of the features, at least 2; of images {IMAGE_DIM})"
     )
     hidden: tuple[int, ...] | None = choice(None, "widths of the hidden layers (default: one of twice the features)")
+    head: tuple[int, ...] | None = choice(
+        None, "widths of a projection head that the loss sees and the representation leaves out (mocov2 has one)"
+    )
     preservation: float = choice(0.5, "share of features an augmentation keeps; the others are masked to 0")
     noise: float = choice(0.25, "standard deviation of the noise an augmentation adds")
     steps: int = choice(2000, "training steps")
@@ -96,13 +118,13 @@ class Recipe:
     augmentation: str | None = choice(
         None,
         f"augmentation of images: {', '.join(AUGMENTATIONS)} (default: gedi-mnist in grey, simclr-cifar in colour, "
-        "gedi-svhn of svhn)",
+        "gedi-svhn of svhn; of latent-variable models a simvae one)",
     )
     images: str | None = choice(None, "set of images that is trained on, as DATA says; None for a table")
     shape: tuple[int, ...] | None = choice(None, "channels, height and width of its images")
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "shape"):
+        for name in ("hidden", "head", "shape"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         checks.check_names(self)
@@ -163,6 +185,8 @@ class Recipe:
         suited, objective = dict(IMAGE_DEFAULTS), options.get("objective")
         if objective in WITH_CHAINS:
             suited |= IMAGE_DENSITY_DEFAULTS
+        if objective in GENERATIVE_OBJECTIVES:
+            suited |= IMAGE_GENERATIVE_DEFAULTS
         if objective not in CLUSTERING_OBJECTIVES:
             suited["temperature"] = IMAGE_TEMPERATURE
         return cls(images=name, **suited).with_options(**options)
@@ -184,7 +208,7 @@ class Recipe:
         """
         clusters = CLUSTERS if self.clusters is None and self.objective in WITH_CLUSTERS else self.clusters
         if self.images is not None:
-            return dataclasses.replace(self, clusters=clusters, **self._of_images())
+            return dataclasses.replace(self, clusters=clusters, **self._of_images())._with_defaults()
         of_table = max(2, features // 2), (2 * features,)
         of_world = features, (WORLD_WIDTH * features,) * WORLD_LAYERS
         dim, hidden = of_table if self.world is None else of_world
@@ -193,13 +217,26 @@ class Recipe:
             dim=dim if self.dim is None else self.dim,
             hidden=hidden if self.hidden is None else self.hidden,
             clusters=clusters,
-        )
+        )._with_defaults()
+
+    def _with_defaults(self) -> Recipe:
+        """What depends on the objective and the dimensions, filled in."""
+        variance, head = self.likelihood_variance, self.head
+        if variance is None and self.objective in GENERATIVE_OBJECTIVES and self.likelihood == "gaussian":
+            variance = LIKELIHOOD_VARIANCE if self.images is None else IMAGE_LIKELIHOOD_VARIANCE
+        if head is None and self.objective == "mocov2":
+            assert self.dim is not None
+            head = (self.dim, self.dim)
+        return dataclasses.replace(self, likelihood_variance=variance, head=head)
 
     def _of_images(self) -> dict[str, Any]:
         if self.shape is None:
             raise InputError(f"the recipe for {self.images} does not know the shape of its images: use for_shape")
         network = self.network or "conv"
-        usual = "gedi-svhn" if self.images == "svhn" else "simclr-cifar" if self.shape[0] == 3 else "gedi-mnist"
+        coloured = self.shape[0] == 3
+        usual = "gedi-svhn" if self.images == "svhn" else "simclr-cifar" if coloured else "gedi-mnist"
+        if self.objective in GENERATIVE_OBJECTIVES:
+            usual = GENERATIVE_AUGMENTATIONS.get(self.images, "simvae-cifar10" if coloured else "simvae-mnist")
         return {
             "dim": IMAGE_DIM if self.dim is None else self.dim,
             "network": network,
