@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probssl import objectives
+from probssl.encoders import WithHead, encode
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.pairings import IMAGE_PRESETS, MaskAndNoise
@@ -80,6 +81,9 @@ def test_toml_explains_every_line() -> None:
     elsewhere = {
         "world": Recipe.for_world("sphere4").to_toml(),
         "clusters": Recipe(objective="swav", clusters=4).to_toml(),
+        "head": Recipe(objective="mocov2").for_features(6).to_toml(),
+        "likelihood_variance": Recipe(objective="simvae").for_features(6).to_toml(),
+        "mean_variance": Recipe(objective="simvae", mean_variance=1.0).to_toml(),
         **dict.fromkeys((*OF_IMAGES, "images", "shape"), Recipe.for_images("mnist").for_shape((1, 28, 28)).to_toml()),
     }
     for entry in dataclasses.fields(Recipe):
@@ -95,6 +99,14 @@ def test_an_empty_file_is_the_default_and_whole_numbers_stand_for_real_ones() ->
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("objective = 'simvae'\nrelated = 1", ("related", "at least 2")),
+        ("objective = 'simvae'\nhead = [3]", ("simvae", "head")),
+        ("head = []", ("head", "at least one layer")),
+        ("likelihood = 'cauchy'", ("'cauchy'", "gaussian, bernoulli")),
+        ("likelihood = 'bernoulli'\nlikelihood_variance = 1.0", ("bernoulli", "leave it out")),
+        ("queue = 0", ("queue",)),
+        ("momentum = 1.0", ("momentum", "[0, 1)")),
+        ("latent_variance = 0.0", ("latent_variance", "positive")),
         ("objectiv = 'snl'", ("'objectiv'", "did you mean 'objective'")),
         ("learning_rate = 0.1", ("'learning_rate'", "recipe knows")),
         ("batchsize = 3", ("did you mean 'batch_size'",)),
@@ -246,8 +258,82 @@ BESIDE = {
 }
 
 
+DECODING = {
+    "vae": objectives.VAE,
+    "beta-vae": objectives.VAE,
+    "cr-vae": objectives.CRVAE,
+    "simvae": objectives.SimVAE,
+}
+
+TAUGHT = {"moco": objectives.MoCo, "mocov2": objectives.MoCo, "byol": objectives.BYOL}
+
+
 def test_every_objective_is_tried() -> None:
-    assert {*CLASSES, *BESIDE} == {*EVERY_OBJECTIVE}
+    assert {*CLASSES, *BESIDE, *DECODING, *TAUGHT} == {*EVERY_OBJECTIVE}
+
+
+@pytest.mark.parametrize("objective", DECODING)
+def test_decoders_mirror_the_encoder(objective: str) -> None:
+    recipe = Recipe(objective=objective, hidden=(12, 5), related=3, beta=2.0, consistency=0.3, latent_variance=0.4)
+    encoder, made = recipe.build_encoder(6), recipe.build_objective(6)
+    assert type(made) is DECODING[objective]
+    assert isinstance(made, objectives.GenerativeObjective)
+    assert made.decoder.sizes == encoder.sizes[::-1] == (3, 5, 12, 6)
+    assert made.likelihood.variance == 0.1
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+    views = recipe.build_pairing()(x, made.needs, torch.Generator().manual_seed(0))
+    assert math.isfinite(made(encoder, views).check_finite())
+    assert (
+        made.weights
+        == {
+            "vae": {},
+            "beta-vae": {"divergence": 2.0},
+            "cr-vae": {"divergence": 1.0, "consistency": 0.3},
+            "simvae": {},
+        }[objective]
+    )
+    if isinstance(made, objectives.SimVAE):
+        assert (made.related, made.variance, made.mean_variance) == (3, 0.4, None)
+
+
+def test_what_a_decoder_says_of_the_data_is_a_choice() -> None:
+    bernoulli = Recipe(objective="vae", likelihood="bernoulli").for_features(6)
+    assert bernoulli.likelihood_variance is None
+    assert isinstance(bernoulli.build_objective(6).likelihood, objectives.BernoulliLikelihood)
+    images = Recipe.for_images("mnist", objective="simvae", width=2, dim=4).for_shape((1, 28, 28))
+    assert (images.likelihood_variance, images.augmentation, images.batch_size) == (0.02, "simvae-mnist", 32)
+    assert images.build_objective(784).decode(torch.zeros(2, 4), (1, 28, 28)).shape == (2, 1, 28, 28)
+    assert Recipe.for_images("fashion-mnist", objective="vae").for_shape((1, 28, 28)).augmentation == "simvae-fashion"
+    for network in ("mlp", "resnet8"):
+        made = Recipe.for_images("some", objective="vae", network=network, dim=4).for_shape((3, 16, 12))
+        assert made.build_objective(576).decode(torch.zeros(2, 4), (3, 16, 12)).shape == (2, 3, 16, 12)
+
+
+@pytest.mark.parametrize("objective", TAUGHT)
+def test_teachers_start_as_the_encoder(objective: str) -> None:
+    recipe = Recipe(objective=objective, queue=20, momentum=0.9, temperature=0.3)
+    encoder, made = recipe.build_encoder(6), recipe.build_objective(6)
+    assert type(made) is TAUGHT[objective]
+    assert isinstance(made, objectives.MoCo | objectives.BYOL)
+    assert made.momentum == 0.9
+    theirs = made.teacher.state_dict()
+    assert theirs.keys() == encoder.state_dict().keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in encoder.state_dict().items())
+    if isinstance(made, objectives.MoCo):
+        assert (made.keys.shape, made.energy.temperature) == ((20, 3), 0.3)
+
+
+def test_a_head_is_trained_and_left_out_of_the_representation() -> None:
+    recipe = Recipe(objective="infonce", head=(7, 2)).for_features(6)
+    encoder = recipe.build_encoder(6)
+    assert isinstance(encoder, WithHead)
+    assert encoder(torch.zeros(4, 6)).shape == (4, 2)
+    assert encode(encoder, torch.zeros(4, 6)).shape == (4, 3)
+    bare = Recipe(objective="infonce").build_encoder(6).state_dict()
+    assert all(torch.equal(value, bare[name]) for name, value in encoder.backbone.state_dict().items())
+    assert isinstance(Recipe(objective="snl", head=(2,)).build_objective(6), objectives.SNL)
+    assert Recipe(objective="mocov2").for_features(6).head == (3, 3)
+    assert Recipe(objective="moco").for_features(6).head is None
 
 
 @pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from probssl.data import Table, load, load_images
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
-    from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder
+    from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder, SimVAE
     from probssl.evaluation import evaluate
     from probssl.model import Model
     from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
@@ -43,7 +43,7 @@ _HOMES = {
     "data": ("Table", "load", "load_images"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
-    "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder"),
+    "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAE"),
     "evaluation": ("evaluate",),
     "model": ("Model",),
     "objectives": (
@@ -97,6 +97,7 @@ __all__ = [
     "SiameseEncoder",
     "SimCLR",
     "SimSiam",
+    "SimVAE",
     "Spectral",
     "Table",
     "Triplet",

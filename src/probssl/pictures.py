@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from probssl.decoding import decoded, latent_prior, posteriors, traversals
 from probssl.encoders import as_floats, encode
 from probssl.model import Model
-from probssl.objectives import GEDI
+from probssl.objectives import GEDI, GenerativeObjective
 from probssl.observations import Observations
 
 COLUMNS = 12
@@ -22,6 +23,9 @@ QUERIES, NEAREST = 8, 10
 
 SAMPLES = 5 * COLUMNS
 
+DRAWN, LATENT_ROWS = 5, 5000
+"""New images of a class that are shown, and images whose latents say where the latents lie."""
+
 
 def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, np.ndarray]:
     """Sheets of images [rows, columns, channels, height, width] by name, those of `observed` chosen by the seed.
@@ -30,6 +34,9 @@ def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, n
     - `neighbours`: an image at the head of each row, a gap, and those nearest to it in the representation, the nearest
       first.
     - `samples`: chains of a density as training left them, sorted by their clusters.
+    - `reconstructed`: images and, below them, what a decoder makes of their representations.
+    - `drawn`: new images by a decoder, a column each class, or each component of a mixture where there are no labels.
+    - `traversals`: what a decoder makes of latents that move along one principal direction, a row each.
     """
     chance = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(observed), generator=chance)
@@ -44,6 +51,8 @@ def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, n
     found["neighbours"] = torch.cat([rows[:, :1], torch.ones_like(rows[:, :1]), rows[:, 1:]], 1)
     if isinstance(model.objective, GEDI) and model.objective.buffer is not None:
         found["samples"] = _samples(model, model.objective)
+    if isinstance(model.objective, GenerativeObjective):
+        found |= _decoded(model, model.objective, observed, x)
     return {name: as_bytes(sheet) for name, sheet in found.items()}
 
 
@@ -53,6 +62,19 @@ def _samples(model: Model, objective: GEDI) -> Tensor:
     with torch.no_grad():
         clusters = objective.logits(model.encoder.eval(), chains).argmax(-1)
     return chains[clusters.argsort(stable=True)].unflatten(0, (-1, COLUMNS))
+
+
+def _decoded(model: Model, objective: GenerativeObjective, observed: Observations, x: Tensor) -> dict[str, Tensor]:
+    again = decoded(objective, posteriors(objective, model.encoder, x)[0], tuple(x.shape[1:]))
+    some = observed.x[:LATENT_ROWS]
+    moved = traversals(objective, model.encoder, some)
+    labels = observed.labels
+    of_rows = None if labels is None else torch.as_tensor(np.asarray(labels[: len(some)]), dtype=torch.long)
+    prior = latent_prior(objective, model.encoder, some, labels=of_rows)
+    chance = torch.Generator().manual_seed(0)
+    latents = [prior.sample(DRAWN, chance, component=group)[0] for group in range(min(COLUMNS, len(prior.names)))]
+    columns = [decoded(objective, z, tuple(x.shape[1:])) for z in latents]
+    return {"reconstructed": torch.stack([x, again]), "drawn": torch.stack(columns, 1), "traversals": moved}
 
 
 def as_bytes(images: Tensor) -> np.ndarray:

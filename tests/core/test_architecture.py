@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "model": ANYTHING,
     "evaluation": ANYTHING,
     "doctor": ANYTHING,
+    "decoding": ANYTHING,
     "density": ANYTHING,
     "observations": set(),
     "pictures": ANYTHING,

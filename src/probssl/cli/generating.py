@@ -1,4 +1,4 @@
-"""What is done with a run that is a density: `probssl sample`, `probssl ood`."""
+"""What is done with a run that is a density or has a decoder: `probssl sample`, `probssl ood`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from probssl.cli.app import Json, Quiet, RunFolder, app, command, load_for, open_run, print_json
+from probssl.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from probssl.data import ImageSet, Table
 
 
-@app.command(epilog="Example: probssl sample runs/digits-gedi-euclidean --n 64 --out new.csv")
+@app.command(epilog="Example: probssl sample runs/mnist-simvae-euclidean --n 100 --out new.png")
 @command
 def sample(
     run: RunFolder,
@@ -25,36 +26,59 @@ def sample(
         typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; of images PNG or NPY."),
     ],
     n: Annotated[int, typer.Option("--n", metavar="N", help="Rows or images to draw.")] = 64,
+    of_class: Annotated[
+        str | None,
+        typer.Option("--class", metavar="NAME", help="Class to draw from a decoder, where the run's data has labels."),
+    ] = None,
+    components: Annotated[
+        int,
+        typer.Option("--components", metavar="N", help="Normals to draw latents from, where there are no labels."),
+    ] = 10,
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics.")] = 200,
     seed: Annotated[int, typer.Option("--seed", help="Decides the draws.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows from a run of gedi or jem, in the columns of its data, and the cluster of each.
+    """Draw new rows, in the columns of the run's data, and the cluster or class of each.
 
-    New images become a picture, sorted by cluster, or an array [n, channels, height, width] from 0 to 1.
+    A run of gedi or jem draws by Langevin dynamics. One of simvae, vae, beta-vae or cr-vae decodes latents, drawn from
+    normals fitted to those of its data: one a class, where there are labels. New images become a picture, sorted by
+    cluster or class, or an array [n, channels, height, width] from 0 to 1.
     """
     from probssl.data.writing import WRITABLE, check_writable
+    from probssl.decoding import draw as decode
     from probssl.density import sample as draw
+    from probssl.objectives import GenerativeObjective
     from probssl.report import console
 
-    model = open_run(run).model
+    opened = open_run(run)
+    model = opened.model
     of_images = model.recipe.images is not None
     check_writable(out, overwrite, (".png", ".npy") if of_images else WRITABLE)
+    decodes = isinstance(model.objective, GenerativeObjective)
+    if of_class is not None and not decodes:
+        raise InputError(f"--class is for runs with a decoder, and this one is of {model.recipe.objective}")
     with console.status("sampling", quiet or as_json):
-        rows, clusters = draw(model, n, steps=steps, seed=seed)
-        _write(out, rows, clusters, model.feature_names)
+        if decodes:
+            data = load_for(model, opened.source.data, opened.source.label, quiet=True)
+            rows, groups, names = decode(model, data, n, of_class=of_class, components=components, seed=seed)
+            kind = "component" if data.classes is None or not len(data.classes) else "class"
+        else:
+            rows, groups = draw(model, n, steps=steps, seed=seed)
+            names, kind = [], "cluster"
+        _write(out, rows, groups, model.feature_names, kind)
     if as_json:
         size = {"shape": list(rows.shape[1:])} if of_images else {"features": rows.shape[1]}
-        print_json({"out": str(out), "rows": len(rows), **size})
+        classes = {"classes": names} if kind == "class" else {}
+        print_json({"out": str(out), "rows": len(rows), **size, **classes})
     elif of_images and not quiet:
         console.say(f"{len(rows):,} image{'s' * (len(rows) != 1)}   {out}")
     elif not quiet:
-        console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} of {rows.shape[1]} features and a cluster   {out}")
+        console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} of {rows.shape[1]} features and a {kind}   {out}")
 
 
-def _write(out: Path, rows: np.ndarray, clusters: np.ndarray, names: Sequence[str]) -> None:
+def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str], kind: str) -> None:
     import numpy as np
 
     from probssl.data.writing import write
@@ -62,11 +86,11 @@ def _write(out: Path, rows: np.ndarray, clusters: np.ndarray, names: Sequence[st
     from probssl.training.files import atomic_path
 
     if rows.ndim == 2:
-        write(out, np.column_stack([rows, clusters]), [*names, "cluster"])
+        write(out, np.column_stack([rows, groups]), [*names, kind])
     elif out.suffix == ".npy":
         write(out, rows, [])
     else:
-        images = np.rint(rows[np.argsort(clusters, kind="stable")] * 255).astype(np.uint8)
+        images = np.rint(rows[np.argsort(groups, kind="stable")] * 255).astype(np.uint8)
         with atomic_path(out) as temporary:
             temporary.write_bytes(tiles.png_bytes(tiles.grid(images)))
 

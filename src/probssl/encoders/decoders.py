@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,8 +16,8 @@ from probssl.errors import InputError
 class ConvDecoder(nn.Sequential):
     """`ConvEncoder` in a mirror: an `MLP`, then transposed convolutions of stride 2: [n, dim] → [n, channels, h, w].
 
-    `size`, `channels`, `widths` and `hidden` are the encoder's own, so that its k-th layer from the end has the shape of
-    the encoder's k-th layer: 4 × 4 kernels that double an image, one row or column more where the encoder rounded
+    `size`, `channels`, `widths` and `hidden` are the encoder's own, so that its k-th layer from the end has the shape
+    of the encoder's k-th layer: 4 × 4 kernels that double an image, one row or column more where the encoder rounded
     down. The last layer is linear: what it says is up to the likelihood.
     """
 
@@ -76,9 +77,7 @@ class ResidualDecoder(nn.Module):
         self.smallest = nn.Sequential(
             nn.Linear(dim, widths[0] * math.prod(sides[0])), nn.Unflatten(1, (widths[0], *sides[0]))
         )
-        self.blocks = nn.ModuleList(
-            _ResidualBlock(before, after) for before, after in zip(widths, widths[1:], strict=False)
-        )
+        self.blocks = nn.ModuleList(_ResidualBlock(before, after) for before, after in itertools.pairwise(widths))
         self.last = nn.Conv2d(widths[-1], channels, 5, padding=2)
 
     def forward(self, z: Tensor) -> Tensor:

@@ -3,5 +3,6 @@
 from probssl.estimators.gedi import GEDIClusterer
 from probssl.estimators.ica import ContrastiveICA
 from probssl.estimators.siamese import SiameseEncoder
+from probssl.estimators.simvae import SimVAE
 
-__all__ = ["ContrastiveICA", "GEDIClusterer", "SiameseEncoder"]
+__all__ = ["ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAE"]

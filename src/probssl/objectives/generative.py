@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -137,14 +137,22 @@ class GenerativeObjective(Objective):
 
     @torch.no_grad()
     def log_likelihood(
-        self, encoder: nn.Module, x: Tensor, samples: int = 100, generator: torch.Generator | None = None
+        self,
+        encoder: nn.Module,
+        x: Tensor,
+        samples: int = 100,
+        generator: torch.Generator | None = None,
+        *,
+        log_prior: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """log mean_k p(x, z_k)/q(z_k | x) of sets [J, n, ...], z_k ~ q: [n], in nats   (Burda et al., 2016).
 
-        At most log p(x) in expectation, rising to it with the number of samples; with one it is the ELBO.
+        At most log p(x) in expectation, rising to it with the number of samples; with one it is the ELBO. With another
+        `log_prior`, of sets of latents [J, n, m] → [n], it is that of the model with this prior.
         """
         if samples < 1:
             raise InputError(f"a bound needs at least one sample, not {samples}")
+        of_latents = self.log_prior if log_prior is None else log_prior
         flat = x.flatten(0, 1)
         mean, log_variance = self.posterior(encoder, flat)
         found = []
@@ -153,7 +161,7 @@ class GenerativeObjective(Objective):
             z = mean + noise * (0.5 * log_variance).exp()
             log_q = -0.5 * (noise.square() + log_variance + LOG_2PI).sum(-1)
             ratio = (-self.reconstruction(flat, z) - log_q).view(x.shape[:2]).sum(0)
-            found.append(ratio + self.log_prior(z.view(*x.shape[:2], -1)))
+            found.append(ratio + of_latents(z.view(*x.shape[:2], -1)))
         return torch.stack(found).logsumexp(0) - math.log(samples)
 
 

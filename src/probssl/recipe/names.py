@@ -187,8 +187,11 @@ IMAGE_TEMPERATURE = 0.2
 IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
 
-IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 64, "lr": 0.001}
+IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of latent-variable models."""
+
+SIMVAE_IMAGES = 32
+"""Images a step of simvae, ten augmentations of each."""
 
 GENERATIVE_AUGMENTATIONS = {"mnist": "simvae-mnist", "fashion-mnist": "simvae-fashion"}
 """Augmentations of images for latent-variable models, by name of the set; of others by their colours."""

@@ -36,6 +36,7 @@ from probssl.recipe.names import (
     NETWORK_WIDTHS,
     NETWORKS,
     OF_AUGMENTATIONS,
+    SIMVAE_IMAGES,
     WITH_CHAINS,
     WITH_CLUSTERS,
     WORLD_ENERGIES,
@@ -187,6 +188,8 @@ class Recipe:
             suited |= IMAGE_DENSITY_DEFAULTS
         if objective in GENERATIVE_OBJECTIVES:
             suited |= IMAGE_GENERATIVE_DEFAULTS
+        if objective == "simvae":
+            suited["batch_size"] = SIMVAE_IMAGES
         if objective not in CLUSTERING_OBJECTIVES:
             suited["temperature"] = IMAGE_TEMPERATURE
         return cls(images=name, **suited).with_options(**options)

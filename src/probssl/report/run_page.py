@@ -178,6 +178,20 @@ SHEETS = {
         "On the left an image; on its right those nearest to it in the representation, the nearest first.",
     ),
     "samples": ("Samples", "Chains of the density as training left them, the oldest, sorted by their clusters."),
+    "reconstructed": (
+        "Reconstructions",
+        "The first row is data; below each image, what the decoder makes of its representation.",
+    ),
+    "drawn": (
+        "New images",
+        "Latents drawn from normals fitted to those of the data, a column each class (of data without labels, each of "
+        "ten groups of latents), and decoded.",
+    ),
+    "traversals": (
+        "Along the latents",
+        "In each row the latents of one image move along one of their principal directions, from two standard "
+        "deviations below the mean to two above; the largest direction comes first.",
+    ),
 }
 
 
