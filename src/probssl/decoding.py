@@ -87,9 +87,8 @@ def log_likelihood(
     """A lower bound of log p(x) in nats for every row, by importance weighting: [n].
 
     The prior of z is the model's own, or the mixture where one is given, which it must be for SimVAE: its own is of
-    related rows and flat.
+    related rows and flat. All rows use the same draws: the bound of a row is its own, whatever lies beside it.
     """
-    generator = torch.Generator().manual_seed(seed)
     of_latents: Callable[[Tensor], Tensor] | None = None
     if prior is not None:
         mixture = prior
@@ -100,7 +99,14 @@ def log_likelihood(
     encoder.eval()
     objective.eval()
     parts = [
-        objective.log_likelihood(encoder, as_floats(rows)[None], samples, generator, log_prior=of_latents)
+        objective.log_likelihood(
+            encoder,
+            as_floats(rows)[None],
+            samples,
+            torch.Generator().manual_seed(seed),
+            log_prior=of_latents,
+            shared_noise=True,
+        )
         for rows in x.split(AT_ONCE)
     ]
     return torch.cat(parts)

@@ -65,6 +65,58 @@ def test_rows_it_has_not_seen(folder: Path) -> None:
     assert "400 rows inside, 200 outside" in output
 
 
+@pytest.fixture(scope="module")
+def decoding(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A latent-variable model of three labelled blobs."""
+    base = tmp_path_factory.mktemp("vae")
+    x, y = make_blobs(300, n_features=3, centers=3, cluster_std=0.3, random_state=1)
+    table = pd.DataFrame(x, columns=["a", "b", "c"]).assign(kind=np.array(["one", "two", "three"])[y])
+    table.to_csv(base / "seen.csv", index=False)
+    options = [
+        "--objective",
+        "vae",
+        "--steps",
+        200,
+        "--likelihood-variance",
+        0.02,
+        "--hidden",
+        "16,16",
+        "--label",
+        "kind",
+    ]
+    code, _, error = run("fit", base / "seen.csv", *options, "--out", base / "run", "--quiet")
+    assert code == 0, error
+    return base
+
+
+def test_decoders_draw_class_by_class(decoding: Path) -> None:
+    seen = pd.read_csv(decoding / "seen.csv")
+    code, output, error = run("sample", decoding / "run", "--n", 90, "--out", decoding / "new.csv", "--json")
+    assert code == 0, error
+    classes = json.loads(output)["classes"]
+    assert sorted(classes) == ["one", "three", "two"]
+    new = pd.read_csv(decoding / "new.csv")
+    assert list(new.columns) == ["a", "b", "c", "class"]
+    means = seen.groupby("kind").mean()
+    for number, name in enumerate(classes):
+        drawn = new[new["class"] == number][["a", "b", "c"]].mean()
+        assert np.abs(drawn - means.loc[name]).max() < 1.0, "the blobs are several apart"
+    code, output, _ = run("sample", decoding / "run", "--class", "two", "--n", 5, "--out", decoding / "two.csv")
+    assert code == 0
+    assert "5 rows of 3 features and a class" in output
+    assert set(pd.read_csv(decoding / "two.csv")["class"]) == {classes.index("two")}
+    code, _, error = run("sample", decoding / "run", "--class", "four", "--out", decoding / "no.csv")
+    assert code == 2
+    assert "no class 'four'" in error
+    assert "one, three, two" in error
+
+
+def test_only_decoders_know_classes(folder: Path) -> None:
+    code, _, error = run("sample", folder / "run", "--class", "one", "--out", folder / "no.csv")
+    assert code == 2
+    assert "--class is for runs with a decoder" in error
+
+
 def test_losses_without_a_density_say_so(folder: Path) -> None:
     for command in (["sample", "--out", folder / "no.csv"], ["ood", "--outside", folder / "other.csv"]):
         code, _, error = run(command[0], folder / "plain", *command[1:])

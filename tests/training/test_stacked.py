@@ -24,6 +24,7 @@ from probssl.recipe import (
     CLUSTERING_OBJECTIVES,
     ENERGY_OF,
     EVERY_OBJECTIVE,
+    MOMENTUM_OBJECTIVES,
     SYMMETRIC_ONLY,
     WITH_MEMORY,
     Recipe,
@@ -39,9 +40,9 @@ SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
 
 
 def every_recipe() -> list[Recipe]:
-    """Every objective but those that cluster, with every energy it goes with, and every asymmetry."""
+    """Every objective but those that cluster or teach themselves, with every energy and every asymmetry it admits."""
     found = []
-    for objective in [name for name in EVERY_OBJECTIVE if name not in CLUSTERING_OBJECTIVES]:
+    for objective in [name for name in EVERY_OBJECTIVE if name not in {**CLUSTERING_OBJECTIVES, **MOMENTUM_OBJECTIVES}]:
         for energy in [ENERGY_OF[objective]] if objective in ENERGY_OF else SOME_ENERGIES:
             for asymmetry in ("none",) if objective in SYMMETRIC_ONLY or energy != "euclidean" else ASYMMETRIES:
                 found.append(Recipe(objective=objective, energy=energy, asymmetry=asymmetry, temperature=0.5, p=2.0))

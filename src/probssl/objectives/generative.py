@@ -144,11 +144,13 @@ class GenerativeObjective(Objective):
         generator: torch.Generator | None = None,
         *,
         log_prior: Callable[[Tensor], Tensor] | None = None,
+        shared_noise: bool = False,
     ) -> Tensor:
         """log mean_k p(x, z_k)/q(z_k | x) of sets [J, n, ...], z_k ~ q: [n], in nats   (Burda et al., 2016).
 
         At most log p(x) in expectation, rising to it with the number of samples; with one it is the ELBO. With another
-        `log_prior`, of sets of latents [J, n, m] → [n], it is that of the model with this prior.
+        `log_prior`, of sets of latents [J, n, m] → [n], it is that of the model with this prior. With `shared_noise`
+        all rows use the same draws, so that what is found for a row does not depend on the rows beside it.
         """
         if samples < 1:
             raise InputError(f"a bound needs at least one sample, not {samples}")
@@ -157,7 +159,8 @@ class GenerativeObjective(Objective):
         mean, log_variance = self.posterior(encoder, flat)
         found = []
         for _ in range(samples):
-            noise = torch.empty_like(mean).normal_(generator=generator)
+            drawn = torch.empty_like(mean[:1] if shared_noise else mean).normal_(generator=generator)
+            noise = drawn.expand_as(mean)
             z = mean + noise * (0.5 * log_variance).exp()
             log_q = -0.5 * (noise.square() + log_variance + LOG_2PI).sum(-1)
             ratio = (-self.reconstruction(flat, z) - log_q).view(x.shape[:2]).sum(0)
