@@ -1,0 +1,195 @@
+"""The models of the SimVAE experiments: eight methods with one encoder on a set of images, each trained once.
+
+Networks are SimVAE's Tables 3 and 4 (errata 003-9), augmentations its Table 2, and settings of the methods its A.7.4,
+but for what a budget says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl.data import load_images
+from probssl.data.directory import cache_directory
+from probssl.data.image_set import ImageSet
+from probssl.encoders import MLP, ConvEncoder, WithHead, mirrored_decoder, seeded
+from probssl.energies import Cosine
+from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.objectives import (
+    CRVAE,
+    VAE,
+    BetaVAE,
+    GaussianLikelihood,
+    GenerativeObjective,
+    MoCo,
+    MoCoV2,
+    Objective,
+    SimCLR,
+    SimVAE,
+    VICReg,
+)
+from probssl.pairings import ImageAugmentation, image_preset
+from probssl.studies import keys
+from probssl.studies.base import Config
+from probssl.training import TrainingPlan, fit
+from probssl.training.checkpoints import gather, restore
+from probssl.training.files import load_tensors, save_tensors
+
+SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+"""Sets of images and their names in tables."""
+
+GENERATIVE = ("VAE", "BetaVAE", "CRVAE", "SimVAE")
+DISCRIMINATIVE = ("SimCLR", "MoCo", "MoCoV2", "VICReg")
+METHODS = (*GENERATIVE, *DISCRIMINATIVE)
+UNTRAINED = "untrained encoder"
+
+TITLES = {"BetaVAE": "β-VAE", "CRVAE": "CR-VAE", "MoCoV2": "MoCo v2", UNTRAINED: "untrained"}
+"""Names in tables and figures of methods that are not written as they are called."""
+
+PRESETS = {"mnist": "simvae-mnist", "fashion-mnist": "simvae-fashion", "cifar10": "simvae-cifar10"}
+
+PERCEPTRON = (500, 500, 2000)
+"""Hidden layers of the encoder of grey images   (Table 3); the decoder has them turned round."""
+
+VAE_VARIANCE = 0.1
+"""Likelihood variance of the plain VAE, for which the paper prints none: five times that of the others."""
+
+BETA = 0.2
+"""β of the β-VAE at that variance: the minimisers are those of a VAE of variance 0.02, which the paper gives it."""
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """An encoder as its method left it, its decoder if it has one, and the last loss."""
+
+    encoder: nn.Module
+    objective: Objective | None
+    loss: float | None
+
+    @property
+    def generative(self) -> GenerativeObjective | None:
+        """The objective, where it has a decoder."""
+        return self.objective if isinstance(self.objective, GenerativeObjective) else None
+
+
+@functools.cache
+def images_of(name: str) -> ImageSet:
+    """A set of images, read once a process."""
+    return load_images(name)
+
+
+def pixels(data: str, images: np.ndarray) -> Tensor:
+    """Images as bytes; those of MNIST are binary, as the paper has them (A.7.2)."""
+    found = torch.from_numpy(np.array(images))
+    return (found > 127).to(torch.uint8).mul_(255) if data == "mnist" else found
+
+
+def model_config(data: str, method: str, seed: int, scale: dict[str, Any], **changes: Any) -> Config:
+    """All that a training depends on. Of `scale`, a budget's, a dict has a value for methods or sets and one else."""
+    own = {
+        name: value.get(method, value.get(data, value["else"])) if isinstance(value, dict) else value
+        for name, value in scale.items()
+    }
+    return {"data": data, "method": method, "seed": seed, **own, **changes}
+
+
+def build(config: Config) -> tuple[nn.Module, Objective | None]:
+    """The encoder and its objective, None without training, as they start."""
+    shape, dim, method = images_of(config["data"]).shape, config["dim"], config["method"]
+    encoder = seeded(config["seed"], lambda: _encoder(config, shape))
+    if method == "MoCoV2":
+        head = seeded(config["seed"] + 2, lambda: MLP([dim, config["head"], config["head"]]))
+        encoder = WithHead(encoder, head)
+    if method == UNTRAINED:
+        return encoder, None
+    return encoder, seeded(config["seed"] + 1, lambda: _objective(config, encoder, shape))
+
+
+def _encoder(config: Config, shape: tuple[int, int, int]) -> nn.Module:
+    channels, height, width = shape
+    if config["network"] == "perceptron":
+        hidden = config.get("hidden", PERCEPTRON)
+        return nn.Sequential(nn.Flatten(), MLP([channels * height * width, *hidden, config["dim"]]))
+    widths = [config["width"] * 2**layer for layer in range(3)]
+    return ConvEncoder((height, width), config["dim"], channels=channels, widths=widths, hidden=256)
+
+
+def _objective(config: Config, encoder: nn.Module, shape: tuple[int, int, int]) -> Objective:
+    dim, method = config["dim"], config["method"]
+    sharp = GaussianLikelihood(config["likelihood_variance"])
+
+    def decoder() -> nn.Module:
+        return mirrored_decoder(encoder, dim, shape)
+
+    makers: dict[str, Callable[[], Objective]] = {
+        "VAE": lambda: VAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE)),
+        "BetaVAE": lambda: BetaVAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE), beta=BETA),
+        "CRVAE": lambda: CRVAE(dim, decoder(), sharp, consistency=0.1),
+        "SimVAE": lambda: SimVAE(
+            dim, decoder(), sharp, related=config["related"], variance=config["latent_variance"]
+        ),
+        "SimCLR": lambda: SimCLR(Cosine(0.7), pair="augmented"),
+        "MoCo": lambda: MoCo(encoder, dim, temperature=0.7, momentum=config["momentum"], queue=config["queue"]),
+        "MoCoV2": lambda: MoCoV2(encoder, config["head"], momentum=config["momentum"], queue=config["queue"]),
+        "VICReg": lambda: VICReg(pair="augmented"),
+    }
+    return makers[method]()
+
+
+def pairing_of(config: Config) -> ImageAugmentation:
+    """The set's augmentation of the paper, with another crop or jitter where the configuration says so."""
+    changes = {name: config[name] for name in ("crop_scale", "jitter") if name in config}
+    return ImageAugmentation(image_preset(PRESETS[config["data"]], **changes))
+
+
+def plan_of(config: Config) -> TrainingPlan:
+    """Adam with a half cosine."""
+    steps = config["steps"]
+    return TrainingPlan(
+        steps=steps,
+        batch_size=config["batch"],
+        learning_rate=config["rate"],
+        warmup=min(100, steps // 10),
+        log_every=max(1, steps // 10),
+        clip_norm=config["clip"],
+    )
+
+
+def trained(config: Config, code: str) -> TrainedModel:
+    """The model of a configuration, from the cache if this version of the code has trained it there, else trained now.
+
+    What is cached is the weights, in `models/` of the user's cache directory: the experiments ask for the same models.
+    """
+    encoder, objective = build(config)
+    if objective is None:
+        return TrainedModel(encoder.eval(), None, None)
+    path = cache_directory() / "models" / f"{keys.key_of('simvae/models', config, code)}.safetensors"
+    try:
+        tensors, told = load_tensors(path)
+        restore(encoder, "encoder", tensors)
+        restore(objective, "objective", tensors)
+        loss = told["loss"]
+    except CheckpointError:
+        loss = train(config, encoder, objective)
+        with contextlib.suppress(OSError):
+            tensors = {**gather("encoder", encoder.state_dict()), **gather("objective", objective.state_dict())}
+            save_tensors(path, tensors, {"loss": loss, "config": config})
+    return TrainedModel(encoder.eval(), objective.eval(), loss)
+
+
+def train(config: Config, encoder: nn.Module, objective: Objective) -> float:
+    """Train in place on the first rows of the set; returns the last loss."""
+    x = pixels(config["data"], images_of(config["data"]).train[: config["rows"]])
+    fitted = fit(encoder, objective, pairing_of(config), x, plan_of(config), seed=config["seed"])
+    if fitted.interrupted:
+        raise KeyboardInterrupt
+    if fitted.failure is not None:
+        raise NonFiniteLoss(fitted.failure)
+    return float(next(row["loss"] for row in reversed(fitted.history) if "loss" in row))
