@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -61,14 +62,10 @@ def fit_networks(
     draws = [torch.Generator().manual_seed((seed + s) % 2**63) for s in range(count)]
     data, goals, others, judging, truth = (_tensor(a) for a in (x, targets, choosing[0], judged, choosing[1]))
     sizes = [features, schedule.hidden, outputs] if schedule.hidden else [features, outputs]
-    weights = [
-        torch.stack([_uniform((a, b), a, draw) for draw in draws]) for a, b in zip(sizes, sizes[1:], strict=False)
-    ]
-    offsets = [
-        torch.stack([_uniform((1, b), a, draw) for draw in draws]) for a, b in zip(sizes, sizes[1:], strict=False)
-    ]
-    parameters = [p.requires_grad_() for p in (*weights, *offsets)]
-    optimiser = torch.optim.Adam(parameters, lr=schedule.learning_rate, fused=True)
+    layers = list(itertools.pairwise(sizes))
+    weights = [torch.stack([_uniform((a, b), a, draw) for draw in draws]).requires_grad_() for a, b in layers]
+    offsets = [torch.stack([_uniform((1, b), a, draw) for draw in draws]).requires_grad_() for a, b in layers]
+    optimiser = torch.optim.Adam([*weights, *offsets], lr=schedule.learning_rate, fused=True)
 
     def apply(inputs: Tensor) -> Tensor:
         for layer, (weight, offset) in enumerate(zip(weights, offsets, strict=True)):

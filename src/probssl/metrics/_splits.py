@@ -150,9 +150,7 @@ def standardised(train: Array, test: Array) -> tuple[Array, Array]:
     return (train - mean) / deviation, (test - mean) / deviation
 
 
-def validation(
-    y: NDArray[np.intp], seed: int, share: float = VALIDATION
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def validation(y: NDArray[np.intp], seed: int, share: float = VALIDATION) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows to fit on and, as near to stratified as whole rows allow, a share of them all to choose by.
 
     The i-th of the n_c rows of class c, in random order, has place (i + u_c) / n_c, u_c uniform, and the rows with the

@@ -70,9 +70,9 @@ def gmm_probe(
     best one on the rows judged. NMI and ARI need no matching and are the same by both.
 
     EM finds local optima. Twenty `starts` by k-means each make ten iterations on 4,000 rows, and the likeliest is
-    finished on at most `max_rows` (SimVAE: all of 200 in the paper, of 20 in its code). `ridge` times the mean variance of the features is added to
-    every variance, so that constant and duplicated features do no harm. Unchanged by rotation, translation and a
-    common scale, up to rounding that k-means may amplify.
+    finished on at most `max_rows` (SimVAE finishes all, of 200 starts in the paper and 20 in its code). `ridge` times
+    the mean variance of the features is added to every variance, so that constant and duplicated features do no harm.
+    Unchanged by rotation, translation and a common scale, up to rounding that k-means may amplify.
     """
     selection = chosen_selection(protocol)
     whole(starts, "starts", 1)
