@@ -20,8 +20,8 @@ class Factor:
     """Values of a factor of variation, one a row, and their kind.
 
     `continuous` numbers; `periodic` ones, such as angles, that come back to themselves after a `period`; `categorical`
-    ones, numbers or names. Where nothing is said, real numbers are continuous; whole numbers, truth values and names are
-    categorical.
+    ones, numbers or names. Where nothing is said, real numbers are continuous; whole numbers, truth values and names
+    are categorical.
     """
 
     values: ArrayLike
@@ -50,8 +50,6 @@ def checked_factor(name: str, factor: ArrayLike | Factor, rows: int) -> Checked:
     kind = given.kind or ("continuous" if values.dtype.kind == "f" else "categorical")
     if kind not in get_args(Kind):
         raise InputError(f"factor {name!r} must be continuous, periodic or categorical, not {kind!r}.")
-    if values.shape != (rows,):
-        raise InputError(f"factor {name!r} must have one value for each of {rows} rows, not shape {values.shape}.")
     if kind == "categorical":
         try:
             codes, counts = label_codes(values, rows)
@@ -60,6 +58,8 @@ def checked_factor(name: str, factor: ArrayLike | Factor, rows: int) -> Checked:
         varies = len(counts) > 1
         targets: NDArray[Any] = codes
     else:
+        if values.shape != (rows,):
+            raise InputError(f"factor {name!r} must have one value for each of {rows} rows, not shape {values.shape}.")
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise InputError(f"factor {name!r} is {kind} and must hold finite numbers.")
         numbers: Array = values.astype(np.float64)[:, None]

@@ -176,7 +176,7 @@ def mlp_probe(
     Splits as in `linear_probe`, trained as one. Higher is better; range [0, 1]. The epoch is chosen (`Probe.chosen`).
 
     - `honest`: that with the least cross-entropy on a fifth of the fitting rows, 20 epochs after which training stops.
-      256 units, a rate of 1e-3 and standardised features unless told otherwise: whatever the scale of a
+      128 units, a rate of 1e-3 and standardised features unless told otherwise: whatever the scale of a
       representation, what it holds can be read.
     - `published`: that with the best accuracy on the rows judged, of 200, as in SimVAE (A.7.5: two layers, ReLU, Adam
       at 3e-4, batches of 128; its code: as many units as features, features as given, the best epoch on the test set).
@@ -189,7 +189,7 @@ def mlp_probe(
     standardise = not published if standardise is None else standardise
     rate = (3e-4 if published else 1e-3) if learning_rate is None else positive(learning_rate, "learning_rate")
     found = folds(representations, labels, fitted_on, splits, test_size, standardise, seed)
-    width = whole((found.x.shape[1] if published else 256) if hidden is None else hidden, "hidden", 0)
+    width = whole((found.x.shape[1] if published else 128) if hidden is None else hidden, "hidden", 0)
     schedule = Schedule(
         width,
         rate,

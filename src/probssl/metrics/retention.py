@@ -72,7 +72,7 @@ def style_retention(
     that of a categorical one is accuracy. Higher is better; below `chance` a reader has overfitted.
 
     Both readers see features standardised by the rows they are fitted on. The linear one is least squares or logistic
-    regression; the other has 256 ReLUs, its epoch chosen on a fifth of those rows (as an honest `mlp_probe`). The rows
+    regression; the other has 128 ReLUs, its epoch chosen on a fifth of those rows (as an honest `mlp_probe`). The rows
     judged are a share `test_size`, drawn by the seed, or all of them where others are given to be `fitted_on`.
     """
     if not factors:
@@ -111,14 +111,14 @@ def _retained(x: Array, factor: Checked, judged: Array, truth: Checked, where: s
     classes = factor.kind == "categorical"
     targets = factor.targets
     inside, outside = validation(targets if classes else np.zeros(len(x), dtype=np.intp), seed)
-    schedule = Schedule(256, 1e-3, whole(epochs, "epochs", 1), 128, PATIENCE)
+    schedule = Schedule(128, 1e-3, whole(epochs, "epochs", 1), 128, PATIENCE)
     outputs = int(max(targets.max(), truth.targets.max())) + 1 if classes else targets.shape[1]
     mean, deviation = (0, 1) if classes else (targets.mean(axis=0), targets.std(axis=0))
     goals = targets if classes else (targets - mean) / np.where(deviation > 0, deviation, 1.0)
     choosing = x[None, outside], goals[None, outside]
     said = fit_networks(x[None, inside], goals[None, inside], choosing, judged[None], outputs, schedule, seed)
     by_network = said.outputs[0]
-    tail = f"a hidden layer of 256, epoch {said.epochs[0]} chosen on {percent(VALIDATION)} of the fitting rows; {where}"
+    tail = f"a hidden layer of 128, epoch {said.epochs[0]} chosen on {percent(VALIDATION)} of the fitting rows; {where}"
     if classes:
         commonest = np.bincount(targets).argmax()
         if len(np.unique(targets)) < 2:
