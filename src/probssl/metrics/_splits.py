@@ -75,8 +75,10 @@ class Folds:
     protocol: str
     classes: int
 
-    def __len__(self) -> int:
-        return len(self.pairs)
+    @property
+    def fitting(self) -> int:
+        """How many rows each is fitted on."""
+        return len(self.pairs[0][0])
 
     def __iter__(self) -> Iterator[Fold]:
         for inside, outside in self.pairs:

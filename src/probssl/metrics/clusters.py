@@ -90,8 +90,7 @@ def gmm_probe(
         else:
             matching = _matching(fold.truth, clusters)
         scores.append(_scores(fold.truth, clusters, matching))
-    rows = len(found.pairs[0][0])
-    used = "" if max_rows is None or rows <= max_rows else f", on {max_rows} of {rows} rows"
+    used = "" if max_rows is None or found.fitting <= max_rows else f", on {max_rows} of {found.fitting} rows"
     how = f"{count} normal laws with full covariances ({starts} starts, ridge {ridge:g}{used}), "
     tail = f"{found.protocol}; "
     tail += f"{unfinished} of {len(scores)} fits stopped before converging" if unfinished else "all fits converged"

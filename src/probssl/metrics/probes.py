@@ -35,6 +35,9 @@ __all__ = ["GMMProbe", "Probe", "Selection", "clustering_scores", "gmm_probe", "
 
 Predict = Callable[[Array, NDArray[np.intp], Array], NDArray[np.intp]]
 
+CHOOSING = 2000
+"""Most rows on which a number of neighbours is chosen."""
+
 PATIENCE = 20
 """Epochs without a smaller validation loss after which an honest network is no longer trained."""
 
@@ -118,8 +121,9 @@ def knn_probe(
     representations.
 
     Of several `neighbours`, such as `range(1, 16)` in SimVAE, one is chosen in each split (`Probe.chosen`; of equals
-    the smallest): by the protocol `honest` that with the best accuracy on a fifth of the fitting rows, by the vote of
-    the rest; by `published` that with the best accuracy on the rows judged. Distances are computed once for all.
+    the smallest): by the protocol `honest` that with the best accuracy on a fifth of the fitting rows, at most 2,000,
+    by the vote of the rest; by `published` that with the best accuracy on the rows judged. Distances are computed once
+    for all.
     """
     counts = [neighbours] if isinstance(neighbours, int | np.integer) else list(neighbours)
     if not counts:
@@ -132,9 +136,12 @@ def knn_probe(
             raise InputError(f"{among[-1]} neighbours are more than the {len(x)} training rows of a split.")
         return votes(x, y, query, among)
 
+    def share(rows: int) -> float:
+        return min(VALIDATION, CHOOSING / rows)
+
     def judge(fold: Fold, index: int) -> tuple[float, int]:
         if selection == "honest" and len(counts) > 1:
-            inside, outside = validation(fold.y, seed + index)
+            inside, outside = validation(fold.y, seed + index, share(len(fold.y)))
             said = tallied(fold.x[inside], fold.y[inside], fold.x[outside], counts)
             count = counts[int(np.argmax((said == fold.y[outside]).mean(axis=1)))]
             return fold.accuracy(tallied(fold.x, fold.y, fold.judged, [count])[0]), count
@@ -146,7 +153,7 @@ def knn_probe(
     judged = [judge(fold, index) for index, fold in enumerate(found)]
     how, chosen = f"{counts[0]} nearest neighbours", [count for _, count in judged]
     if len(counts) > 1:
-        where = f"{percent(VALIDATION)} of the fitting rows" if selection == "honest" else "the rows judged"
+        where = f"{percent(share(found.fitting))} of the fitting rows" if selection == "honest" else "the rows judged"
         how = f"nearest neighbours, k = {_listed(chosen)} ({selection}: chosen of {_ranged(counts)} on {where})"
     return Probe.of(
         [score for score, _ in judged],

@@ -92,6 +92,8 @@ def style_retention(
             raise InputError(f"a reader needs the dimensions it was fitted in, {first.shape[1]}, not {x.shape[1]}.")
         if missing := set(factors) - set(fitted_on[1]):
             raise InputError(f"the rows to fit on have no factor {min(missing)!r}.")
+        for name in factors:
+            checked_factor(name, fitted_on[1][name], len(first))
         rows = len(first) + len(x)
         inside, outside = np.arange(len(first)), np.arange(len(first), rows)
         x = np.concatenate([first, x])
