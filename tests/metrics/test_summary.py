@@ -33,7 +33,7 @@ def test_values_are_those_of_the_functions():
     assert values["mcc"] == metrics.mcc(Z, LATENTS).value
     assert values["linear_probe"] == metrics.linear_probe(Z, LABELS, seed=3).mean
     assert values["knn_probe_spread"] == metrics.knn_probe(Z, LABELS, neighbours=range(1, 16), seed=3).spread
-    assert values["gmm_nmi"] == metrics.gmm_probe(Z, LABELS, splits=1, starts=5, seed=3).nmi.mean
+    assert values["gmm_nmi"] == metrics.gmm_probe(Z, LABELS, starts=5, seed=3).nmi.mean
     assert values["rankme"] == metrics.rankme(Z)
     assert values["effective_rank"] == metrics.spectra(Z).effective_rank
     assert values["numerical_rank"] == 4.0
@@ -60,7 +60,7 @@ def test_what_does_not_apply_is_left_out():
         (gaussian(1, 3), {"intrinsic_dimension", "cluster_learnability", "uniformity", *PROBES}),
         (gaussian(4, 3), {"intrinsic_dimension", "cluster_learnability", *PROBES}),
         (gaussian(60, 257), {"gmm_accuracy", "gmm_nmi", "gmm_ari"}),
-        (np.eye(60), {"intrinsic_dimension"}),
+        (np.eye(60), {"intrinsic_dimension", "gmm_accuracy", "gmm_nmi", "gmm_ari"}),
     ],
 )
 def test_what_is_undefined_is_none_with_a_reason_and_no_noise(z, undefined):

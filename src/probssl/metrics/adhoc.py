@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -64,11 +64,12 @@ def adhoc_decoder(
     are compared whatever their scale. Adam, until the error on a tenth of the images has not fallen for `patience`
     epochs (the paper: a rate of 1e-4, 10 to 80 epochs, networks of its Tables 3b and 4b). `decoder` takes
     representations [n, dim] to as many numbers as an image has; the one handed in is copied. By default it is a
-    multilayer perceptron dim – 256 – 512 – image: give the same to all methods that are to be compared.
+    `ConvDecoder` that begins with a quarter of the image's side, and of rows of a table a perceptron
+    dim – 256 – 256 – row: whatever the encoder is, so that all methods are seen through the same eyes.
     """
     import torch
 
-    from probssl.encoders import GLOBAL_RANDOM_STATE, MLP
+    from probssl.encoders import GLOBAL_RANDOM_STATE
 
     whole(epochs, "epochs", 1)
     whole(patience, "patience", 1)
@@ -86,10 +87,10 @@ def adhoc_decoder(
         raise InputError(f"{len(every)} images are too few to train a decoder on.")
     valid, train = every[order[: len(order) // 10]], every[order[len(order) // 10 :]]
     z, z_valid, z_judged = (_representations(encoder, part) for part in (train, valid, judged))
-    shape, pixels = every.shape[1:], math.prod(every.shape[1:])
+    shape = every.shape[1:]
     with GLOBAL_RANDOM_STATE, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        core = MLP([z.shape[1], 256, 512, pixels]) if decoder is None else copy.deepcopy(decoder)
+        core = default_decoder(shape, z.shape[1]) if decoder is None else copy.deepcopy(decoder)
         network = torch.nn.Sequential(_standardising(z), core, torch.nn.Flatten(), torch.nn.Unflatten(1, shape))
         optimiser = torch.optim.Adam(core.parameters(), lr=positive(learning_rate, "learning_rate"))
         best, chosen, kept = math.inf, 0, copy.deepcopy(network.state_dict())
@@ -116,6 +117,15 @@ def adhoc_decoder(
     return AdhocDecoder(
         encoder, network, _error(network, z_judged, judged), baseline / judged.numel(), chosen, protocol
     )
+
+
+def default_decoder(shape: Sequence[int], dim: int) -> nn.Module:
+    """A decoder of representations [n, dim] to observations of that shape."""
+    from probssl.encoders import MLP, ConvDecoder
+
+    if len(shape) == 3 and min(shape[1:]) >= 4:
+        return ConvDecoder((shape[1], shape[2]), dim, channels=shape[0], widths=(32, 64), hidden=256)
+    return MLP([dim, 256, 256, math.prod(shape)])
 
 
 # --- images and their representations ---------------------------------------------------------------------------------

@@ -119,9 +119,14 @@ def evaluate(
 
     @functools.cache
     def mixture() -> GMMProbe:
-        if x.shape[1] > MIXTURE_FEATURES:
-            raise InputError(f"full covariances are fitted to at most {MIXTURE_FEATURES} features, not {x.shape[1]}.")
-        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=1, starts=5, max_rows=4000, seed=seed)
+        classes = len(label_codes(_given(labels), len(x))[1])
+        if x.shape[1] > min(MIXTURE_FEATURES, fitting // classes):
+            raise InputError(
+                f"full covariances of {x.shape[1]} features, above {MIXTURE_FEATURES} or the {fitting // classes} rows "
+                f"of a class, are not fitted here."
+            )
+        splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
+        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=5, max_rows=4000, seed=seed)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
