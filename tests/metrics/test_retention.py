@@ -10,6 +10,7 @@ from torch import nn
 from probssl.errors import InputError
 from probssl.metrics import Factor, adhoc_decoder, augmentation_readout, retrieval, style_retention
 from probssl.pairings import GaussianNoise, ImageAugmentation, each_alone
+from probssl.pictures import as_bytes, side_by_side
 from tests.metrics.codes import blobs, gaussian, rotation
 
 # --- factors ----------------------------------------------------------------------------------------------------------
@@ -253,6 +254,10 @@ def test_bytes_are_images_from_0_to_1_and_the_encoder_stays_frozen():
     found = adhoc_decoder(encoder, images, epochs=2)
     assert found.baseline < 0.2
     assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+    rows = side_by_side(images[:7], {"one": found, "again": found})
+    assert (rows.shape, rows.dtype) == ((3, 7, 1, 8, 8), np.uint8)
+    np.testing.assert_array_equal(rows[0], images[:7])
+    np.testing.assert_array_equal(rows[1], as_bytes(found.reconstruct(images[:7])))
     floats = adhoc_decoder(encoder, images / 255.0, epochs=2)
     assert floats.error == pytest.approx(found.error, rel=1e-4)
 
