@@ -144,6 +144,10 @@ def test_bounds_are_seeded_batched_and_leave_models_as_they_were() -> None:
     found = likelihood_bound(model, encoder, x, samples=3, batch_size=16)
     assert found == likelihood_bound(model, encoder, x, samples=3, batch_size=16)
     assert found != likelihood_bound(model, encoder, x, samples=3, seed=1)
+    standard = likelihood_bound(model, encoder, x, samples=3, batch_size=16, log_prior=model.log_prior)
+    assert standard == found
+    wide = likelihood_bound(model, encoder, x, samples=3, batch_size=16, log_prior=lambda z: model.log_prior(z) - 1)
+    assert wide.nats == pytest.approx(found.nats - 1, abs=1e-5)
     assert (model.training, encoder.training) == (True, False)
     assert likelihood_bound(model, encoder, x[:1]).standard_error == math.inf
     with pytest.raises(InputError, match="samples"):
