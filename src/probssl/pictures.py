@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from probssl.decoding import decoded, latent_prior, posteriors, traversals
 from probssl.encoders import as_floats, encode
+from probssl.metrics.adhoc import AdhocDecoder, Images, as_images
 from probssl.model import Model
 from probssl.objectives import GEDI, GenerativeObjective
 from probssl.observations import Observations
@@ -80,3 +83,12 @@ def _decoded(model: Model, objective: GenerativeObjective, observed: Observation
 def as_bytes(images: Tensor) -> np.ndarray:
     """Numbers from 0 to 1, and what lies beyond cut off, as values from 0 to 255."""
     return images.clamp(0, 1).mul(255).round().byte().numpy()
+
+
+def side_by_side(images: Images, decoders: Mapping[str, AdhocDecoder]) -> np.ndarray:
+    """Images in the first row, and below them what each decoder makes of their representations, in the order given.
+
+    Bytes [1 + decoders, images, channels, height, width], which `report.tiles.sheet` makes one picture of.
+    """
+    x = as_images(images, floats=True)
+    return as_bytes(torch.stack([x, *(decoder.reconstruct(x) for decoder in decoders.values())]))

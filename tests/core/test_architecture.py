@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "energies": {"errors"},
     "kernels": set(),
     "samplers": {"errors"},
-    "metrics": {"errors"},
+    "metrics": {"encoders", "errors"},
     "theory": {"errors"},
     "symbolic": {"errors"},
     "data": {"worlds", "errors"},

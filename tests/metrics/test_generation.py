@@ -1,13 +1,26 @@
-"""The Fréchet distance against closed forms of normal laws, and the features it is taken of."""
+"""Fréchet distances and likelihoods against closed forms of normal laws, features that are trained, and errors."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from scipy import linalg
+import torch
+from scipy import linalg, stats
+from torch import nn
 
+from probssl.encoders import seeded
 from probssl.errors import InputError
-from probssl.metrics.generation import Extractor, frechet_distance, pixel_components
+from probssl.metrics.generation import (
+    Extractor,
+    frechet_distance,
+    likelihood_bound,
+    pixel_components,
+    reconstruction_error,
+    trained_features,
+)
+from probssl.objectives import VAE, GaussianLikelihood, SimVAE
 
 
 def exactly(mean: np.ndarray, covariance: np.ndarray, rows: int, seed: int) -> np.ndarray:
@@ -79,3 +92,109 @@ def test_data_lie_between_equal_sets_and_noise() -> None:
 def test_refuses_in_one_sentence(first: np.ndarray, second: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         frechet_distance(first, second)
+
+
+# --- reconstructions and likelihood -----------------------------------------------------------------------------------
+
+
+def test_reconstruction_error_of_a_value_and_of_an_image() -> None:
+    x = np.random.default_rng(0).uniform(size=(30, 1, 4, 5))
+    y = x + 0.1
+    found = reconstruction_error(x, y)
+    assert found.per_value == pytest.approx(0.01)
+    assert found.total == pytest.approx(0.2)
+    assert found.standard_error == pytest.approx(0, abs=1e-12)
+    each = np.square(x - x[::-1]).sum((1, 2, 3))
+    mixed = reconstruction_error(torch.from_numpy(x), x[::-1])
+    assert mixed.total == pytest.approx(each.mean())
+    assert mixed.standard_error == pytest.approx(each.std(ddof=1) / math.sqrt(30))
+    levels = (255 * x).astype(np.uint8)
+    assert reconstruction_error(levels, levels / 255.0).total == 0.0
+    assert reconstruction_error(x[:1], y[:1]).standard_error == math.inf
+    with pytest.raises(InputError, match="shape"):
+        reconstruction_error(x, y[1:])
+    with pytest.raises(InputError, match="finite"):
+        reconstruction_error(x, np.full_like(x, np.nan))
+
+
+def linear_model() -> tuple[VAE, nn.Module, np.ndarray]:
+    """A VAE x = Wz + N(0, 0.3 I), an encoder that is nothing like its posterior, and the covariance of x."""
+    model = seeded(0, lambda: VAE(2, nn.Linear(2, 5, bias=False), GaussianLikelihood(0.3)))
+    weight = model.decoder.weight.detach().double().numpy()
+    return model, seeded(1, lambda: nn.Linear(5, 2)), weight @ weight.T + 0.3 * np.eye(5)
+
+
+def test_the_bound_rises_to_the_likelihood_of_a_linear_model() -> None:
+    model, encoder, covariance = linear_model()
+    x = np.random.default_rng(0).multivariate_normal(np.zeros(5), covariance, size=300).astype(np.float32)
+    exact = stats.multivariate_normal(np.zeros(5), covariance).logpdf(x)
+    one, many = (likelihood_bound(model, encoder, x, samples=k) for k in (1, 500))
+    assert one.nats < many.nats < exact.mean() + 0.02
+    assert many.nats == pytest.approx(exact.mean(), abs=0.05)
+    assert many.bits_per_dim == pytest.approx(-many.nats / 5 / math.log(2))
+    assert many.standard_error == pytest.approx(exact.std(ddof=1) / math.sqrt(300), rel=0.1)
+    assert (many.samples, many.observations) == (500, 300)
+
+
+def test_bounds_are_seeded_batched_and_leave_models_as_they_were() -> None:
+    model, encoder, _ = linear_model()
+    x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
+    model.train()
+    encoder.eval()
+    found = likelihood_bound(model, encoder, x, samples=3, batch_size=16)
+    assert found == likelihood_bound(model, encoder, x, samples=3, batch_size=16)
+    assert found != likelihood_bound(model, encoder, x, samples=3, seed=1)
+    standard = likelihood_bound(model, encoder, x, samples=3, batch_size=16, log_prior=model.log_prior)
+    assert standard == found
+    wide = likelihood_bound(model, encoder, x, samples=3, batch_size=16, log_prior=lambda z: model.log_prior(z) - 1)
+    assert wide.nats == pytest.approx(found.nats - 1, abs=1e-5)
+    assert (model.training, encoder.training) == (True, False)
+    assert likelihood_bound(model, encoder, x[:1]).standard_error == math.inf
+    with pytest.raises(InputError, match="samples"):
+        likelihood_bound(model, encoder, x, samples=0)
+
+
+def test_sets_of_related_observations_have_a_bound_together() -> None:
+    model = SimVAE(2, nn.Linear(2, 5), related=3, mean_variance=1.0)
+    x = torch.randn(3, 20, 5, generator=torch.Generator().manual_seed(0))
+    found = likelihood_bound(model, nn.Linear(5, 2), x, samples=4, sets=True)
+    assert found.observations == 20
+    assert found.bits_per_dim == pytest.approx(-found.nats / 15 / math.log(2))
+    with pytest.raises(InputError, match="related"):
+        likelihood_bound(model, nn.Linear(5, 2), x[0], sets=True)
+
+
+# --- features that are trained ----------------------------------------------------------------------------------------
+
+
+def bars(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Upright and level bars somewhere in small images."""
+    rng = np.random.default_rng(seed)
+    images, labels = rng.integers(40, size=(count, 1, 8, 8), dtype=np.uint8), rng.integers(2, size=count)
+    for image, label, at in zip(images, labels, rng.integers(8, size=count), strict=True):
+        image[0][(slice(None), at) if label else (at, slice(None))] = 220
+    return images, labels
+
+
+def test_trained_features_are_named_and_see_what_tells_classes_apart() -> None:
+    images, labels = bars(400, 0)
+    found = trained_features(images, labels, epochs=6, dim=8)
+    assert found.title.startswith("FD(conv classifier, 6 epochs on 320 images, ")
+    assert float(found.title.split(", ")[-1].rstrip("%)")) > 90
+    other, kinds = bars(300, 1)
+    assert np.asarray(found.features(other)).shape == (300, 8)
+    level = other[kinds == 0]
+    assert found.distance(images, other) < 0.2 * found.distance(images, level)
+    again = trained_features(images, labels, epochs=6, dim=8)
+    np.testing.assert_array_equal(found.features(other[:5]), again.features(other[:5]))
+    np.testing.assert_allclose(found.features(other[:5]), found.features(other[:5] / 255.0), atol=1e-5)
+
+
+def test_trained_features_may_be_judged_on_other_images() -> None:
+    images, labels = bars(60, 0)
+    found = trained_features(images, labels, held_out=bars(20, 1), epochs=1)
+    assert "1 epochs on 60 images" in found.name
+    with pytest.raises(InputError, match="two classes"):
+        trained_features(images, np.zeros(60))
+    with pytest.raises(InputError, match="channels, height, width"):
+        trained_features(images[:, 0], labels)

@@ -19,6 +19,14 @@ NOISE = 0.3 * gaussian(240, 4, seed=3)
 FUNCTIONS = {
     "linear_probe": lambda z, y, b: metrics.linear_probe(z, y, splits=2).mean,
     "knn_probe": lambda z, y, b: metrics.knn_probe(z, y, splits=2).mean,
+    "knn_probe_chosen": lambda z, y, b: metrics.knn_probe(z, y, splits=2, neighbours=[1, 3, 5]).mean,
+    "mlp_probe": lambda z, y, b: metrics.mlp_probe(z, y, splits=2, epochs=20, learning_rate=1e-2).mean,
+    "gmm_accuracy": lambda z, y, b: metrics.gmm_probe(z, y, splits=2, starts=3).accuracy.mean,
+    "gmm_nmi": lambda z, y, b: metrics.gmm_probe(z, y, splits=2, starts=3).nmi.mean,
+    "retrieval": lambda z, y, b: metrics.retrieval(z, metrics.Factor(y, "categorical"), at=[5]).at[5],
+    "average_precision": lambda z, y, b: (
+        metrics.retrieval(z, metrics.Factor(y, "categorical"), at=[1]).mean_average_precision
+    ),
     "rankme": lambda z, y, b: metrics.rankme(z),
     "rankme_centred": lambda z, y, b: metrics.rankme(z, centre=True),
     "effective_rank": lambda z, y, b: metrics.spectra(z).effective_rank,
@@ -32,10 +40,15 @@ FUNCTIONS = {
     "mcr2_labels": lambda z, y, b: metrics.mcr2(z, y).reduction,
 }
 ALL = sorted(FUNCTIONS)
-WITH_SPLITS = {"linear_probe", "knn_probe", "cluster_learnability"}
+WITH_SPLITS = {
+    *("linear_probe", "knn_probe", "knn_probe_chosen", "mlp_probe"),
+    *("gmm_accuracy", "gmm_nmi", "cluster_learnability"),
+}
+
 # Metrics of directions from the origin change when the origin moves.
 ABOUT_THE_ORIGIN = {"rankme", "alignment", "uniformity", "coding_rate", "mcr2", "mcr2_labels"}
-COUNTS_PAIRS = {"uniformity"}  # two copies of a row are a pair at distance zero
+OF_LABELS = {*(WITH_SPLITS - {"cluster_learnability"}), "retrieval", "average_precision", "mcr2_labels"}
+COUNTS_PAIRS = {"uniformity", "average_precision"}  # two copies of a row are a pair at distance zero
 DEPENDS_ON_WIDTH = {"coding_rate", "mcr2", "mcr2_labels"}  # m stands in the formula
 
 
@@ -124,13 +137,13 @@ def test_bad_input_gets_one_sentence(name, bad, says):
         (np.array(["a", *LABELS[1:]], dtype=object), "mix types"),
     ],
 )
-@pytest.mark.parametrize("name", ["linear_probe", "knn_probe", "mcr2_labels"])
+@pytest.mark.parametrize("name", sorted(OF_LABELS))
 def test_bad_labels_get_one_sentence(name, labels, says):
     with pytest.raises(InputError, match=says):
         value(name, Z, labels)
 
 
-@pytest.mark.parametrize("name", ["linear_probe", "knn_probe", "mcr2_labels"])
+@pytest.mark.parametrize("name", sorted(OF_LABELS))
 @pytest.mark.parametrize("rename", [lambda y: np.array(["x", "y", "z"])[y], lambda y: y * -7.5, lambda y: y.tolist()])
 def test_names_of_classes_do_not_matter(name, rename):
     assert value(name, Z, rename(LABELS)) == pytest.approx(value(name, Z), rel=1e-9)

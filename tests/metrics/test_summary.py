@@ -15,6 +15,7 @@ from tests.metrics.codes import blobs, gaussian
 Z, LABELS = blobs(200)
 PARTNER = Z + 0.1 * gaussian(200, 4)
 LATENTS = Z[:, :3] + 0.1 * gaussian(200, 3, seed=1)
+PROBES = {"linear_probe", "knn_probe", "gmm_accuracy", "gmm_nmi", "gmm_ari"}
 NAMES = [metric.name for metric in METRICS]
 
 
@@ -31,7 +32,8 @@ def test_values_are_those_of_the_functions():
     assert values["linear_r2"] == metrics.linear_r2(Z, LATENTS, seed=3).mean
     assert values["mcc"] == metrics.mcc(Z, LATENTS).value
     assert values["linear_probe"] == metrics.linear_probe(Z, LABELS, seed=3).mean
-    assert values["knn_probe_spread"] == metrics.knn_probe(Z, LABELS, seed=3).spread
+    assert values["knn_probe_spread"] == metrics.knn_probe(Z, LABELS, neighbours=range(1, 16), seed=3).spread
+    assert values["gmm_nmi"] == metrics.gmm_probe(Z, LABELS, starts=5, seed=3).nmi.mean
     assert values["rankme"] == metrics.rankme(Z)
     assert values["effective_rank"] == metrics.spectra(Z).effective_rank
     assert values["numerical_rank"] == 4.0
@@ -47,7 +49,7 @@ def test_what_does_not_apply_is_left_out():
     values = summarise(Z)
     needy = {m.name for m in METRICS if m.needs_labels or m.needs_partner or m.needs_latents}
     assert set(values) == set(NAMES) - needy
-    assert needy == {"linear_r2", "mcc", "linear_probe", "knn_probe", "alignment", "mcr2_labels"}
+    assert needy == PROBES | {"linear_r2", "mcc", "alignment", "mcr2_labels"}
 
 
 @pytest.mark.parametrize(
@@ -55,9 +57,10 @@ def test_what_does_not_apply_is_left_out():
     [
         (np.ones((60, 3)), {"intrinsic_dimension", "cluster_learnability"}),
         (np.zeros((60, 3)), {"intrinsic_dimension", "cluster_learnability"}),
-        (gaussian(1, 3), {"intrinsic_dimension", "cluster_learnability", "uniformity", "linear_probe", "knn_probe"}),
-        (gaussian(4, 3), {"intrinsic_dimension", "cluster_learnability", "linear_probe", "knn_probe"}),
-        (np.eye(60), {"intrinsic_dimension"}),
+        (gaussian(1, 3), {"intrinsic_dimension", "cluster_learnability", "uniformity", *PROBES}),
+        (gaussian(4, 3), {"intrinsic_dimension", "cluster_learnability", *PROBES}),
+        (gaussian(60, 257), {"gmm_accuracy", "gmm_nmi", "gmm_ari"}),
+        (np.eye(60), {"intrinsic_dimension", "gmm_accuracy", "gmm_nmi", "gmm_ari"}),
     ],
 )
 def test_what_is_undefined_is_none_with_a_reason_and_no_noise(z, undefined):
@@ -117,7 +120,7 @@ def test_directions_are_right_for_a_good_and_a_shuffled_code():
     noise = gaussian(200, 4, seed=9)
     bad = summarise(noise, labels=LABELS, partner=gaussian(200, 4, seed=10))
     sign = {"higher": 1, "lower": -1}
-    for name in ("linear_probe", "knn_probe", "alignment", "mcr2_labels"):
+    for name in (*PROBES, "alignment", "mcr2_labels"):
         direction = sign[next(metric.direction for metric in METRICS if metric.name == name)]
         assert direction * good[name] > direction * bad[name]
 
@@ -128,3 +131,9 @@ def test_large_tables_take_seconds():
     values = summarise(z, labels=labels, partner=z + 0.1)
     assert time.perf_counter() - start < 60  # about 10 s on one core
     assert None not in values.values()
+
+
+@pytest.mark.parametrize("rows", [12, 20, 40])
+def test_small_tables_have_neighbours_enough(rows):
+    values = summarise(*blobs(rows)[:1], labels=np.arange(rows) % 2)
+    assert values["knn_probe"] is not None

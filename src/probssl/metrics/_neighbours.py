@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +26,17 @@ def nearest(reference: Array, query: Array, count: int) -> NDArray[np.intp]:
 
 def vote(reference: Array, codes: NDArray[np.intp], query: Array, count: int) -> NDArray[np.intp]:
     """The most frequent code among the nearest rows, the smaller code on a tie: [q]."""
-    chosen = codes[nearest(reference, query, count)]  # [q, count]
+    return votes(reference, codes, query, [count])[0]
+
+
+def votes(reference: Array, codes: NDArray[np.intp], query: Array, counts: Sequence[int]) -> NDArray[np.intp]:
+    """`vote` for each of several counts, from one search: [counts, q]."""
+    chosen = codes[nearest(reference, query, max(counts))]  # [q, largest count]
     width = int(codes.max()) + 1
     cells = chosen + width * np.arange(len(query))[:, None]
-    votes = np.bincount(cells.reshape(-1), minlength=width * len(query))
-    return votes.reshape(len(query), width).argmax(axis=1)
+    tally = np.zeros(width * len(query), dtype=np.intp)
+    found, done = {}, 0
+    for count in sorted(set(counts)):
+        tally += np.bincount(cells[:, done:count].reshape(-1), minlength=len(tally))
+        found[count], done = tally.reshape(len(query), width).argmax(axis=1), count
+    return np.stack([found[count] for count in counts])

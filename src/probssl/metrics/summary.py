@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ from probssl.metrics.alignment import alignment, uniformity
 from probssl.metrics.clid import cluster_learnability, intrinsic_dimension
 from probssl.metrics.identifiability import linear_r2, mcc
 from probssl.metrics.mcr import mcr2
-from probssl.metrics.probes import Probe, knn_probe, linear_probe
+from probssl.metrics.probes import GMMProbe, Probe, gmm_probe, knn_probe, linear_probe
 from probssl.metrics.rank import rankme, spectra
 
 
@@ -40,11 +41,21 @@ class Evaluation:
     protocols: dict[str, str]
 
 
+NEIGHBOURS = 15
+"""Most neighbours among which the nearest-neighbour probe chooses, as in SimVAE, but on rows kept for it."""
+
+MIXTURE_FEATURES = 256
+"""Most features to which a mixture with full covariances is fitted here; more take long, and more rows."""
+
+
 METRICS: tuple[Metric, ...] = (
     Metric("linear_r2", "Latents found, linear R²", "higher", "(-inf, 1]", False, "CL-ICA", needs_latents=True),
     Metric("mcc", "Latents found, one by one (MCC)", "higher", "[0, 1]", False, "CL-ICA", needs_latents=True),
     Metric("linear_probe", "Linear probe accuracy", "higher", "[0, 1]", True, "Chen et al. 2020"),
     Metric("knn_probe", "Nearest-neighbour accuracy", "higher", "[0, 1]", True, "Wu et al. 2018"),
+    Metric("gmm_accuracy", "Mixture clusters, accuracy", "higher", "[0, 1]", True, "SimVAE"),
+    Metric("gmm_nmi", "Mixture clusters, NMI", "higher", "[0, 1]", True, "SimVAE"),
+    Metric("gmm_ari", "Mixture clusters, ARI", "higher", "[-0.5, 1]", True, "SimVAE"),
     Metric("rankme", "RankMe", "neither", "[1, min(n, m)]", False, "Garrido et al. 2023"),
     Metric("effective_rank", "Effective rank", "neither", "[1, min(n-1, m)]", False, "Roy and Vetterli 2007"),
     Metric("numerical_rank", "Numerical rank", "neither", "[0, min(n-1, m)]", False, "eigenvalues over 1e-5"),
@@ -100,8 +111,22 @@ def evaluate(
         raise InputError(f"there must be as many latents as representations, {len(x)}, not {len(truth)}.")
     spectrum = spectra(x)
 
+    fitting = len(x) if fitted_on is None else len(representations(fitted_on[0]))
+    neighbours = range(1, min(NEIGHBOURS, max(1, fitting // 2)) + 1)  # of which a split has more to choose by
+
     def probe(kind: Callable[..., Probe]) -> Probe:
         return kind(x, _given(labels), fitted_on=fitted_on, standardise=standardise, seed=seed)
+
+    @functools.cache
+    def mixture() -> GMMProbe:
+        classes = len(label_codes(_given(labels), len(x))[1])
+        if x.shape[1] > min(MIXTURE_FEATURES, fitting // classes):
+            raise InputError(
+                f"full covariances of {x.shape[1]} features, above {MIXTURE_FEATURES} or the {fitting // classes} rows "
+                f"of a class, are not fitted here."
+            )
+        splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
+        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=5, max_rows=4000, seed=seed)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
@@ -113,7 +138,10 @@ def evaluate(
         ),
         "mcc": (lambda: mcc(x, _given(latents)).value, f"Pearson, best one-to-one assignment, {len(x)} rows"),
         "linear_probe": (lambda: probe(linear_probe), ""),
-        "knn_probe": (lambda: probe(knn_probe), ""),
+        "knn_probe": (lambda: probe(functools.partial(knn_probe, neighbours=neighbours)), ""),
+        "gmm_accuracy": (lambda: mixture().accuracy, ""),
+        "gmm_nmi": (lambda: mixture().nmi, ""),
+        "gmm_ari": (lambda: mixture().ari, ""),
         "rankme": (lambda: rankme(x), "exp entropy of the singular values, not centred"),
         "effective_rank": (lambda: spectrum.effective_rank, "exp entropy of the covariance eigenvalues"),
         "numerical_rank": (
@@ -149,8 +177,9 @@ def evaluate(
         except InputError as error:
             result, protocol = None, f"undefined: {error}"
         if isinstance(result, Probe):
-            values[metric.name], values[f"{metric.name}_spread"] = result.mean, result.spread
-            protocol = result.protocol
+            values[metric.name], protocol = result.mean, result.protocol
+            if metric.name.endswith("_probe"):
+                values[f"{metric.name}_spread"] = result.spread
         else:
             values[metric.name] = None if result is None else float(result)
             if metric.name.endswith("_probe"):

@@ -2,7 +2,7 @@
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
 from probssl.pairings.groups import Each
-from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, image_preset
+from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, each_alone, image_preset
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.neighbours import RowPairs, neighbours
 from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
@@ -21,6 +21,7 @@ __all__ = [
     "SampledPairing",
     "Source",
     "Views",
+    "each_alone",
     "image_preset",
     "neighbours",
     "rotations",

@@ -21,6 +21,9 @@ ATTEMPTS = 10
 
 Change = Callable[[Tensor, "torch.Generator | None"], Tensor]
 
+_STEPS = ("crop", "shift", "flip", "vertical_flip", "jitter", "grey", "blur", "sobel", "noise")
+_COLOURS = ("brightness", "contrast", "saturation", "hue")
+
 
 @dataclass(frozen=True)
 class ImageStrengths:
@@ -67,7 +70,7 @@ class ImageStrengths:
     """Its standard deviation."""
 
     def __post_init__(self) -> None:
-        for name in ("crop", "shift", "flip", "vertical_flip", "jitter", "grey", "blur", "sobel", "noise"):
+        for name in _STEPS:
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is a probability, from 0 to 1, not {getattr(self, name)}")
         for name in ("brightness", "contrast", "saturation", "noise_std", "shift_pixels"):
@@ -199,6 +202,24 @@ def image_preset(name: str, **changes: object) -> ImageStrengths:
     if unknown:
         raise InputError(f"an augmentation has no strength {min(unknown)!r}")
     return dataclasses.replace(IMAGE_PRESETS[name], **changes)  # type: ignore[arg-type]
+
+
+def each_alone(strengths: ImageStrengths | str) -> dict[str, ImageAugmentation]:
+    """Every augmentation that these strengths make use of, alone and always applied, by name.
+
+    The jitter is taken apart: `brightness`, `contrast`, `saturation`, `hue`. AnInfoNCE (Table 1) asks of a
+    representation whether each can be told from it (`metrics.retention.augmentation_readout`).
+    """
+    given = image_preset(strengths) if isinstance(strengths, str) else strengths
+    found: dict[str, dict[str, float]] = {name: {name: 1.0} for name in _STEPS if getattr(given, name) > 0}
+    if found.pop("jitter", None):
+        colours = [name for name in _COLOURS if getattr(given, name) > 0]
+        found |= {name: {"jitter": 1.0, **{c: 0.0 for c in _COLOURS if c != name}} for name in colours}
+    still = dict.fromkeys(_STEPS, 0.0)
+    return {
+        name: ImageAugmentation(dataclasses.replace(given, **{**still, **alone}))  # type: ignore[arg-type]
+        for name, alone in found.items()
+    }
 
 
 def random_boxes(
