@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from probssl.studies.comparison import Verdict
+import numpy as np
+
+from probssl.studies.comparison import Verdict, references, verdict
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
@@ -130,6 +132,15 @@ def even_parts(configs: Sequence[Config], parts: int) -> list[list[Config]]:
     parts = max(1, min(parts, len(configs)))
     ends = [len(configs) * number // parts for number in range(parts + 1)]
     return [list(configs[low:high]) for low, high in pairwise(ends) if high > low]
+
+
+def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
+    """The mean over seeds, their standard deviation, and what is published; a verdict at the paper's scale alone."""
+    reference = references(experiment).get((setting, metric))
+    mean = float(np.mean(values)) if len(values) else None
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    judged = verdict(mean, spread, len(values), reference if budget == "full" else None)
+    return Row(setting, metric, mean, spread, None if reference is None else reference.value, judged)
 
 
 def best_starts(results: Results, loss: str) -> Results:

@@ -40,6 +40,7 @@ CATALOGUE = {
     "gedi/addition": "probssl.studies.gedi_addition:Addition",
     "gedi/images": "probssl.studies.gedi_images:GediImages",
     "gedi/ood": "probssl.studies.gedi_ood:GediOOD",
+    "simvae/content": "probssl.studies.simvae_content:Content",
 }
 """Name -> module:class. A module is imported when its study is asked for."""
 

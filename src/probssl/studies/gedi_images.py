@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from probssl.studies import gedi_images_page, gedi_images_trials, gedi_models
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study
-from probssl.studies.comparison import references, verdict
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
 from probssl.studies.gedi_images_page import of_model, references_of
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.versions import code_version
@@ -170,12 +167,3 @@ class GediImages(OnImages):
         shapes = {data: gedi_models.images_of(data).shape for data in trained_on(budget)}
         notes = gedi_images_page.scale_notes(SCALES[budget], MEASURING[budget], SEEDS[budget])
         return gedi_images_page.draw(results, rows, shapes, notes, out)
-
-
-def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
-    """The mean over seeds, their standard deviation, and what is published; a verdict at the paper's scale alone."""
-    reference = references(experiment).get((setting, metric))
-    mean = float(np.mean(values)) if len(values) else None
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    judged = verdict(mean, spread, len(values), reference if budget == "full" else None)
-    return Row(setting, metric, mean, spread, None if reference is None else reference.value, judged)

@@ -11,8 +11,8 @@ from probssl.density import SCORES
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import gedi_ood_trials, pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row
-from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, row_of, trained_on
+from probssl.studies.base import Budget, Config, Result, Results, Row, row_of
+from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, trained_on
 from probssl.studies.gedi_images_page import COLOURS, left_out, of_model, scale_notes
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood_trials import MADE

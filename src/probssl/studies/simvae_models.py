@@ -132,9 +132,7 @@ def _objective(config: Config, encoder: nn.Module, shape: tuple[int, int, int]) 
         "VAE": lambda: VAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE)),
         "BetaVAE": lambda: BetaVAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE), beta=BETA),
         "CRVAE": lambda: CRVAE(dim, decoder(), sharp, consistency=0.1),
-        "SimVAE": lambda: SimVAE(
-            dim, decoder(), sharp, related=config["related"], variance=config["latent_variance"]
-        ),
+        "SimVAE": lambda: SimVAE(dim, decoder(), sharp, related=config["related"], variance=config["latent_variance"]),
         "SimCLR": lambda: SimCLR(Cosine(0.7), pair="augmented"),
         "MoCo": lambda: MoCo(encoder, dim, temperature=0.7, momentum=config["momentum"], queue=config["queue"]),
         "MoCoV2": lambda: MoCoV2(encoder, config["head"], momentum=config["momentum"], queue=config["queue"]),
