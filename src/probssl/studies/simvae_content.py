@@ -16,11 +16,7 @@ from probssl.report import page as html
 from probssl.studies import pictures, simvae_models
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, TITLES, UNTRAINED, model_config
-from probssl.studies.versions import code_version
 from probssl.training.files import write_text
-
-CODE = ("probssl.studies.simvae_models",)
-"""What decides a model, in every experiment that asks for it."""
 
 SCALES: dict[Budget, dict[str, Any]] = {
     "smoke": {
@@ -92,10 +88,10 @@ def trained_on(budget: Budget) -> tuple[str, ...]:
     return {"smoke": ("mnist",), "laptop": ("mnist", "fashion-mnist"), "full": tuple(SETS)}[budget]
 
 
-def trial(config: Config, code: str) -> Result:
+def trial(config: Config) -> Result:
     """Train a model, or find it, and probe its representations of test images."""
     chosen = config["model"]
-    model = simvae_models.trained(chosen, code)
+    model = simvae_models.trained(chosen)
     found = simvae_models.images_of(chosen["data"])
     assert found.train_labels is not None
     assert found.test_labels is not None
@@ -121,7 +117,7 @@ class Content(Study):
     paper = "SimVAE, Tables 1, 5 and 6"
     claim = "On simple images generative methods know the classes better than discriminative ones, SimVAE the best"
     laptop = "about 60 min"
-    code = (*CODE, "probssl.studies.simvae_content")
+    code = ("probssl.studies.simvae_models", "probssl.studies.simvae_content")
 
     def configs(self, budget: Budget) -> list[Config]:
         measuring = MEASURING[budget]
@@ -140,7 +136,7 @@ class Content(Study):
         return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
-        return trial(config, code_version(self))
+        return trial(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

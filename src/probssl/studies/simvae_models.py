@@ -38,6 +38,7 @@ from probssl.objectives import (
 from probssl.pairings import ImageAugmentation, image_preset
 from probssl.studies import keys
 from probssl.studies.base import Config
+from probssl.studies.versions import version_of
 from probssl.training import TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
@@ -160,7 +161,7 @@ def plan_of(config: Config) -> TrainingPlan:
     )
 
 
-def trained(config: Config, code: str) -> TrainedModel:
+def trained(config: Config) -> TrainedModel:
     """The model of a configuration, from the cache if this version of the code has trained it there, else trained now.
 
     What is cached is the weights, in `models/` of the user's cache directory: the experiments ask for the same models.
@@ -168,6 +169,7 @@ def trained(config: Config, code: str) -> TrainedModel:
     encoder, objective = build(config)
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
+    code = version_of((__name__,), "simvae/models")
     path = cache_directory() / "models" / f"{keys.key_of('simvae/models', config, code)}.safetensors"
     try:
         tensors, told = load_tensors(path)

@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,12 @@ WITHOUT_INFLUENCE = (
 
 def code_version(study: Study) -> str:
     """A hash of the library's code and of the modules that the study names, free of comments, docstrings and layout."""
-    modules = study.code or (type(study).__module__,)
-    own = sorted(_of_file(_source(name, study)) for name in modules)  # a script's name depends on how it is run
+    return version_of(study.code or (type(study).__module__,), study.name)
+
+
+def version_of(modules: Sequence[str], asking: str) -> str:
+    """The same of modules by name; who is asking is named where one has no file."""
+    own = sorted(_of_file(_source(name, asking)) for name in modules)  # a script's name depends on how it is run
     return hashlib.sha256("\0".join((_library(), *own)).encode()).hexdigest()[:16]
 
 
@@ -61,7 +66,7 @@ def _library() -> str:
     return digest.hexdigest()
 
 
-def _source(name: str, study: Study) -> Path:
+def _source(name: str, asking: str) -> Path:
     """The file of a module, without importing it."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
@@ -69,7 +74,7 @@ def _source(name: str, study: Study) -> Path:
         found = importlib.util.find_spec(name)
         file = None if found is None else found.origin
     if file is None or not Path(file).is_file():
-        raise InputError(f"the study {study.name!r} needs its code in a file, and {name} has none")
+        raise InputError(f"the study {asking!r} needs its code in a file, and {name} has none")
     return Path(file)
 
 
