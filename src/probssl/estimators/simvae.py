@@ -141,8 +141,8 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if z.ndim != 2 or z.shape[1] != self.recipe_.dim:
             raise InputError(f"latents of this model are [n, {self.recipe_.dim}], not {z.shape}")
         dtype = torch.float32 if z.dtype == np.float32 else torch.float64
-        z = torch.as_tensor(z, dtype=dtype)
-        return self._in_units(decoded(in_precision(self.objective_, dtype), z, tuple(self._shape)).numpy())
+        latents = torch.as_tensor(z, dtype=dtype)
+        return self._in_units(decoded(in_precision(self.objective_, dtype), latents, tuple(self._shape)).numpy())
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """New rows or images and the component of the mixture that each came from [n]."""
@@ -158,7 +158,7 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Bernoulli likelihood gives probabilities in place of densities.
         """
         x = as_floats(self._inputs(self._fitted_rows(X))).double()
-        objective, encoder = (in_precision(part, x.dtype) for part in (self.objective_, self.encoder_))
+        objective, encoder = in_precision(self.objective_, x.dtype), in_precision(self.encoder_, x.dtype)
         bound = log_likelihood(objective, encoder, x, prior=self.mixture_, samples=self.samples)
         found: np.ndarray = bound.numpy()
         if self.standardiser_ is not None and self.likelihood == "gaussian":
@@ -181,8 +181,10 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # Small steps
 
     def _recipe(self, seed: int, shape: tuple[int, ...]) -> Recipe:
-        names = ("dim", "hidden", "related", "likelihood", "likelihood_variance", "latent_variance", "mean_variance")
-        names += ("preservation", "noise", "augmentation", "network", "width", "steps", "batch_size", "lr", "clip_norm")
+        names = (
+            *("dim", "hidden", "related", "likelihood", "likelihood_variance", "latent_variance", "mean_variance"),
+            *("preservation", "noise", "augmentation", "network", "width", "steps", "batch_size", "lr", "clip_norm"),
+        )
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         options["hidden"] = None if self.hidden is None else tuple(int(width) for width in self.hidden)
         options |= {"objective": "simvae", "seed": seed}

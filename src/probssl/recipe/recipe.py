@@ -239,7 +239,7 @@ class Recipe:
         coloured = self.shape[0] == 3
         usual = "gedi-svhn" if self.images == "svhn" else "simclr-cifar" if coloured else "gedi-mnist"
         if self.objective in GENERATIVE_OBJECTIVES:
-            usual = GENERATIVE_AUGMENTATIONS.get(self.images, "simvae-cifar10" if coloured else "simvae-mnist")
+            usual = GENERATIVE_AUGMENTATIONS.get(self.images or "", "simvae-cifar10" if coloured else "simvae-mnist")
         return {
             "dim": IMAGE_DIM if self.dim is None else self.dim,
             "network": network,

@@ -49,7 +49,8 @@ class LatentMixture:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(z)
-        return cls(*(torch.from_numpy(part) for part in (model.weights_, model.means_, model.covariances_)))
+        weights, means, covariances = map(torch.from_numpy, (model.weights_, model.means_, model.covariances_))
+        return cls(weights, means, covariances)
 
     @classmethod
     def by_class(cls, latents: ArrayLike, labels: ArrayLike, names: list[str] | None = None) -> LatentMixture:

@@ -41,6 +41,7 @@ CATALOGUE = {
     "gedi/images": "probssl.studies.gedi_images:GediImages",
     "gedi/ood": "probssl.studies.gedi_ood:GediOOD",
     "simvae/content": "probssl.studies.simvae_content:Content",
+    "simvae/style": "probssl.studies.simvae_style:Style",
     "simvae/generation": "probssl.studies.simvae_generation:Generation",
 }
 """Name -> module:class. A module is imported when its study is asked for."""

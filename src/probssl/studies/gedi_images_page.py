@@ -12,7 +12,7 @@ from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import gedi_models, pictures
 from probssl.studies.base import Result, Results, Row
-from probssl.studies.gedi_images_trials import CLASSIFIER, pictures_of
+from probssl.studies.gedi_images_trials import CLASSIFIER
 from probssl.studies.gedi_models import METHODS, SETS
 from probssl.training.files import write_text
 
@@ -151,7 +151,7 @@ def figure_samples(results: Results, data: str, shape: tuple[int, ...]) -> Any:
         sheets["test images"] = references_of(results, data)[0]["data"]
     figure, axes = figures.new_figure(7.6, 0.62 * len(sheets), 1, len(sheets))
     for axis, (name, text) in zip(axes, sheets.items(), strict=True):
-        images = pictures_of(text, shape)[:ACROSS].transpose(0, 2, 3, 1)  # [n, height, width, channels]
+        images = pictures.of_text(text, shape)[:ACROSS].transpose(0, 2, 3, 1)  # [n, height, width, channels]
         framed = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=255)
         strip = np.concatenate(list(framed), axis=1)
         axis.imshow(strip.squeeze(-1) if shape[0] == 1 else strip, cmap="gray", vmin=0, vmax=255)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import math
 
@@ -13,9 +12,11 @@ from torch.nn import functional as F
 
 from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.metrics.generation import Extractor, pixel_components
+from probssl.pictures import as_bytes
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
 from probssl.studies.gedi_models import TrainedModel, floats, images_of
+from probssl.studies.pictures import as_text
 
 CLASSIFIER = "classifier"
 """Name of the features that sets of images are compared by: those of a small network trained on the labels."""
@@ -88,7 +89,7 @@ def trial(config: Config, code: str) -> Result:
         "linear probe": probe(model.encoder, chosen, config["test"]),
         "distances": distances(samples.numpy(), chosen, config),
         "energies": energies,
-        "samples": as_text(samples[:SHOWN]),
+        "samples": as_text(as_bytes(samples[:SHOWN])),
         "loss": model.loss,
     }
 
@@ -106,7 +107,7 @@ def reference_trial(config: Config) -> Result:
         "ceiling": distances(noise.numpy(), chosen, config),
         "untrained": probe(untrained, chosen, config["test"]),
         "pixels": probe(nn.Flatten(), chosen, config["test"]),
-        "data": as_text(floats(found.test[:SHOWN])),
+        "data": as_text(found.test[:SHOWN]),
     }
 
 
@@ -159,13 +160,3 @@ def distances(images: np.ndarray, chosen: Config, config: Config) -> dict[str, f
     real = floats(images_of(chosen["data"]).test[: config["test"]]).numpy()
     found = extractors(chosen["data"], chosen["rows"], config["classifier"])
     return {extractor.title: extractor.distance(images, real) for extractor in found}
-
-
-def as_text(images: Tensor) -> str:
-    """Images in [0, 1] as the base64 of bytes, so that a result holds pictures; `pictures_of` reads them."""
-    return base64.b64encode((images * 255).round().to(torch.uint8).contiguous().numpy().tobytes()).decode()
-
-
-def pictures_of(text: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Images [n, channels, height, width] from the text in a result."""
-    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, *shape)

@@ -13,11 +13,11 @@ from torch import Tensor
 from probssl.decoding import decoded, latent_prior, log_likelihood, posteriors
 from probssl.encoders import as_floats
 from probssl.metrics.generation import Extractor, pixel_components, reconstruction_error, trained_features
+from probssl.pictures import as_bytes
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import pictures, simvae_models
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.gedi_images_trials import as_text, pictures_of
 from probssl.studies.simvae_content import SCALES, SEEDS, of_model, title, trained_on
 from probssl.studies.simvae_models import GENERATIVE, SETS, model_config
 from probssl.training.files import write_text
@@ -74,7 +74,7 @@ def trial(config: Config) -> Result:
         "bound": float(bound.mean()),
         "distances": distances(new, config),
         "floor": distances(as_floats(fitted[: config["samples"]]), config),
-        "shown": as_text(columns.flatten(0, 1)),
+        "shown": pictures.as_text(as_bytes(columns.flatten(0, 1))),
     }
 
 
@@ -96,7 +96,7 @@ class Generation(Study):
     paper = "SimVAE, Table 7 and Figure 10"
     claim = "SimVAE reconstructs and generates a little better than other variational autoencoders"
     laptop = "about 10 min after simvae/content, whose models it uses"
-    code = ("probssl.studies.simvae_models", "probssl.studies.simvae_generation")
+    code = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_generation")
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -176,7 +176,7 @@ def figure(results: Results, data: str) -> Any:
     sheets = {method: found[0]["shown"] for method in GENERATIVE if (found := of_model(results, data, method))}
     drawn, axes = figures.new_figure(2.6 * len(sheets), 1.6, len(sheets))
     for axis, (method, text) in zip(np.atleast_1d(axes), sheets.items(), strict=True):
-        images = pictures_of(text, shape).reshape(SHOWN, -1, *shape)
+        images = pictures.of_text(text, shape).reshape(SHOWN, -1, *shape)
         rows = [np.concatenate(list(row.transpose(0, 2, 3, 1)), axis=1) for row in images]
         sheet = np.concatenate(rows, axis=0)
         axis.imshow(sheet.squeeze(-1) if shape[0] == 1 else sheet, cmap="gray", vmin=0, vmax=255)

@@ -38,12 +38,19 @@ from probssl.objectives import (
 from probssl.pairings import ImageAugmentation, image_preset
 from probssl.studies import keys
 from probssl.studies.base import Config
+from probssl.studies.styles import CONTENT, styled
 from probssl.studies.versions import version_of
 from probssl.training import TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
 
-SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+SETS = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "styled-mnist": "styled MNIST",
+    "sprites": "sprites",
+}
 """Sets of images and their names in tables."""
 
 GENERATIVE = ("VAE", "BetaVAE", "CRVAE", "SimVAE")
@@ -54,7 +61,13 @@ UNTRAINED = "untrained encoder"
 TITLES = {"BetaVAE": "β-VAE", "CRVAE": "CR-VAE", "MoCoV2": "MoCo v2", UNTRAINED: "untrained"}
 """Names in tables and figures of methods that are not written as they are called."""
 
-PRESETS = {"mnist": "simvae-mnist", "fashion-mnist": "simvae-fashion", "cifar10": "simvae-cifar10"}
+PRESETS = {
+    "mnist": "simvae-mnist",
+    "fashion-mnist": "simvae-fashion",
+    "cifar10": "simvae-cifar10",
+    "styled-mnist": "simvae-cifar10",
+    "sprites": "simvae-mnist",
+}
 
 PERCEPTRON = (500, 500, 2000)
 """Hidden layers of the encoder of grey images   (Table 3); the decoder has them turned round."""
@@ -82,8 +95,8 @@ class TrainedModel:
 
 @functools.cache
 def images_of(name: str) -> ImageSet:
-    """A set of images, read once a process."""
-    return load_images(name)
+    """A set of images, read or made once a process."""
+    return styled(name).images if name in CONTENT else load_images(name)
 
 
 def pixels(data: str, images: np.ndarray) -> Tensor:
@@ -169,7 +182,7 @@ def trained(config: Config) -> TrainedModel:
     encoder, objective = build(config)
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
-    code = version_of((__name__,), "simvae/models")
+    code = version_of((__name__, "probssl.studies.styles"), "simvae/models")
     path = cache_directory() / "models" / f"{keys.key_of('simvae/models', config, code)}.safetensors"
     try:
         tensors, told = load_tensors(path)
