@@ -42,6 +42,7 @@ CATALOGUE = {
     "gedi/ood": "probssl.studies.gedi_ood:GediOOD",
     "simvae/content": "probssl.studies.simvae_content:Content",
     "simvae/style": "probssl.studies.simvae_style:Style",
+    "simvae/ablations": "probssl.studies.simvae_ablations:Ablations",
     "simvae/generation": "probssl.studies.simvae_generation:Generation",
 }
 """Name -> module:class. A module is imported when its study is asked for."""

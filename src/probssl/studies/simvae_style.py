@@ -182,10 +182,10 @@ class Style(Study):
         )
         measuring = MEASURING[budget]
         notes = (
-            f"R² of factors (of an angle, of its cosine and sine) on {measuring['test']:,} test images, by a linear map "
-            f"and by a network fitted on {measuring['fitted']:,} training images; content by k-NN accuracy, k chosen on "
-            "training images. Kept of the image: 1 − error of a decoder trained on the frozen encoder over that of the "
-            "mean image."
+            f"R² of factors (of an angle, of its cosine and sine) on {measuring['test']:,} test images, by a linear "
+            f"map and by a network fitted on {measuring['fitted']:,} training images. Content: k-NN accuracy, k chosen "
+            "on training images. Kept of the image: 1 − error of a decoder trained on the frozen encoder over that of "
+            "the mean image."
         )
         sections = []
         for data in sets:

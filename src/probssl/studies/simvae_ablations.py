@@ -1,0 +1,160 @@
+"""What SimVAE's settings do: related samples, likelihood variance, strength of the crop   (SimVAE A.8, Figures 7–9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probssl.report import figures
+from probssl.report import page as html
+from probssl.studies import pictures, simvae_content, simvae_models
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
+from probssl.studies.simvae_content import METRICS, title
+from probssl.studies.simvae_models import SETS, model_config
+from probssl.training.files import write_text
+
+IMAGES = 120
+"""Images a step, whatever the number of related ones: 60 pairs, or 12 sets of ten."""
+
+GRID: dict[Budget, dict[str, list[float]]] = {
+    "smoke": {"related": [2, 3], "likelihood_variance": [0.02], "crop_scale": [0.4]},
+    "laptop": {
+        "related": [2, 4, 6, 8, 10],
+        "likelihood_variance": [0.005, 0.02, 0.1, 0.5],
+        "crop_scale": [0.2, 0.4, 0.6, 0.8],
+    },
+    "full": {
+        "related": [2, 4, 6, 8, 10],
+        "likelihood_variance": [0.005, 0.01, 0.02, 0.05, 0.1, 0.5],
+        "crop_scale": [0.1, 0.2, 0.4, 0.6, 0.8, 1.0],
+    },
+}
+"""Values of each setting, the others staying as they are."""
+
+METHODS: dict[str, tuple[str, ...]] = {
+    "related": ("SimVAE",),
+    "likelihood_variance": ("SimVAE",),
+    "crop_scale": ("SimVAE", "VAE", "SimCLR", "VICReg"),
+}
+"""Who is tried with each: the paper's Figure 7 has more than one, the others are of SimVAE alone."""
+
+NAMES = {
+    "related": "related samples J",
+    "likelihood_variance": "variance of the likelihood",
+    "crop_scale": "least share of the image in a crop",
+}
+
+STEPS = {"smoke": 4, "laptop": 750, "full": 187_600}
+SEEDS = {"smoke": 1, "laptop": 2, "full": 3}
+SHOWN = ("k-NN", "MLP probe", "linear probe", "GMM accuracy")
+
+
+def trained_on(budget: Budget) -> tuple[str, ...]:
+    """The sets that a budget trains on."""
+    return ("mnist", "cifar10") if budget == "full" else ("mnist",)
+
+
+class Ablations(Study):
+    """One setting after another moved, on MNIST, and what probes then read."""
+
+    name = "simvae/ablations"
+    paper = "SimVAE, Figures 7 to 9"
+    claim = "More related samples and a smaller variance help; SimVAE minds the strength of the crop less than others"
+    laptop = "about 40 min"
+    code = (
+        "probssl.studies.styles",
+        "probssl.studies.simvae_models",
+        "probssl.studies.simvae_content",
+        "probssl.studies.simvae_ablations",
+    )
+
+    def configs(self, budget: Budget) -> list[Config]:
+        scale: dict[str, Any] = simvae_content.SCALES[budget] | {"steps": STEPS[budget]}
+        measuring = simvae_content.MEASURING[budget]
+        found: list[Config] = []
+        for seed in range(SEEDS[budget]):
+            for data in trained_on(budget):
+                for setting, values in GRID[budget].items():
+                    for method in METHODS[setting]:
+                        for value in values:
+                            changes: dict[str, Any] = {setting: value}
+                            if setting == "related":
+                                changes["batch"] = max(2, IMAGES // int(value)) if budget != "smoke" else 4
+                            model = model_config(data, method, seed, scale, **changes)
+                            found.append({"setting": setting, "at": value, "model": model, **measuring})
+        return found
+
+    def prepare(self, budget: Budget) -> None:
+        for name in trained_on(budget):
+            simvae_models.images_of(name)
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        return [[config] for config in configs]
+
+    def trial(self, config: Config) -> Result:
+        return simvae_content.trial(config)
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        rows = []
+        for data in trained_on(budget):
+            for setting, values in GRID[budget].items():
+                for method in METHODS[setting]:
+                    for value in values:
+                        found = at(results, data, method, setting, value)
+                        named = f"{SETS[data]}, {method}, {NAMES[setting]} {value:g}"
+                        for metric in METRICS:
+                            rows.append(row_of(self.name, named, metric, [r[metric] for r in found], budget))
+        return rows
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        sets = trained_on(budget)
+        drawn = {
+            f"{setting.replace('_', '-')}-{data}": figure(results, data, setting, GRID[budget][setting])
+            for data in sets
+            for setting in GRID[budget]
+        }
+        shown = pictures.save(out, drawn)
+        notes = (
+            f"{STEPS[budget]:,} steps of about {IMAGES} images, {SEEDS[budget]} seeds; the other settings are those of "
+            "simvae/content. Dots: seeds; lines: their means."
+        )
+        sections = [
+            html.section(f"{NAMES[setting]}, {SETS[data]}", shown[f"{setting.replace('_', '-')}-{data}"], notes)
+            for data in sets
+            for setting in GRID[budget]
+        ]
+        page = out / "index.html"
+        write_text(page, html.page("SimVAE: what its settings do", html.escape(self.claim), sections))
+        return page
+
+
+def at(results: Results, data: str, method: str, setting: str, value: float) -> list[Result]:
+    """What was found with a setting at a value, seed by seed."""
+    wanted = (data, method, setting, value)
+    return [
+        result
+        for config, result in results
+        if (config["model"]["data"], config["model"]["method"], config["setting"], config["at"]) == wanted
+    ]
+
+
+def figure(results: Results, data: str, setting: str, values: list[float]) -> Any:
+    """Scores over the values of a setting, a line each method."""
+    drawn, axes = figures.new_figure(2.5 * len(SHOWN), 2.4, len(SHOWN))
+    for axis, metric in zip(np.atleast_1d(axes), SHOWN, strict=True):
+        for number, method in enumerate(METHODS[setting]):
+            colour = figures.PALETTE[number]
+            found = [[result[metric] for result in at(results, data, method, setting, value)] for value in values]
+            means = [np.mean(scores) if scores else np.nan for scores in found]
+            axis.plot(values, means, "-", color=colour, linewidth=1.4, label=title(method))
+            for value, scores in zip(values, found, strict=True):
+                axis.plot([value] * len(scores), scores, "o", color=colour, markersize=3.5)
+        if setting == "likelihood_variance":
+            axis.set_xscale("log")
+        axis.set_title(metric, fontsize=9, color=figures.INK, loc="left")
+        axis.set_xlabel(NAMES[setting], fontsize=8)
+    if len(METHODS[setting]) > 1:
+        np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    return drawn
