@@ -14,7 +14,7 @@ import torch
 
 from probssl.encoders import MLP, WithHead
 from probssl.objectives import VAE
-from probssl.studies import experiments, simvae_content, simvae_generation, simvae_models, simvae_style, styles
+from probssl.studies import experiments, simvae_content, simvae_models, simvae_style, simvae_trials, styles
 from probssl.studies.comparison import references
 from probssl.studies.simvae_content import SCALES, order
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, UNTRAINED, model_config
@@ -40,7 +40,7 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         _write(folder / f"{half}-labels-idx1-ubyte.gz", labels)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    caches = (simvae_models.images_of, simvae_generation.extractors, styles.styled)
+    caches = (simvae_models.images_of, simvae_trials.extractors, styles.styled)
     for cache in caches:
         cache.cache_clear()
     yield

@@ -134,11 +134,11 @@ def test_it_is_quick():
 
 def test_studies_name_all_of_their_code():
     """What a study's trials import of the studies' room is named too, but for the frame that decides no number."""
-    frame = {f"probssl.studies.{name}" for name in ("base", "comparison", "keys")}
+    frame = {f"probssl.studies.{name}" for name in ("base", "comparison", "keys", "pictures", "versions")}
     for study in studies.catalogue():
         assert study.code, study.name
         for name in study.code:
-            tree = ast.parse(versions._source(name, study).read_text(encoding="utf-8"))
+            tree = ast.parse(versions._source(name, study.name).read_text(encoding="utf-8"))
             found = set()
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and node.module == "probssl.studies":

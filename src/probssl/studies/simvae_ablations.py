@@ -9,10 +9,11 @@ import numpy as np
 
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies import pictures, simvae_content, simvae_models
+from probssl.studies import pictures, simvae_content, simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.simvae_content import METRICS, title
+from probssl.studies.simvae_content import CODE, title
 from probssl.studies.simvae_models import SETS, model_config
+from probssl.studies.simvae_trials import METRICS
 from probssl.training.files import write_text
 
 IMAGES = 120
@@ -63,12 +64,7 @@ class Ablations(Study):
     paper = "SimVAE, Figures 7 to 9"
     claim = "More related samples and a smaller variance help; SimVAE minds the strength of the crop less than others"
     laptop = "about 40 min"
-    code = (
-        "probssl.studies.styles",
-        "probssl.studies.simvae_models",
-        "probssl.studies.simvae_content",
-        "probssl.studies.simvae_ablations",
-    )
+    code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
         scale: dict[str, Any] = simvae_content.SCALES[budget] | {"steps": STEPS[budget]}
@@ -94,7 +90,7 @@ class Ablations(Study):
         return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
-        return simvae_content.trial(config)
+        return simvae_trials.content(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

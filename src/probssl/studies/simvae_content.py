@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from probssl.encoders import encode
-from probssl.metrics.clusters import gmm_probe
-from probssl.metrics.probes import knn_probe, mlp_probe
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies import pictures, simvae_models
+from probssl.studies import pictures, simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, TITLES, UNTRAINED, model_config
+from probssl.studies.simvae_trials import METRICS
 from probssl.training.files import write_text
+
+CODE = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_trials")
+"""Of all four experiments, so that they know models by one name."""
 
 SCALES: dict[Budget, dict[str, Any]] = {
     "smoke": {
@@ -77,39 +78,12 @@ MEASURING: dict[Budget, dict[str, int]] = {
 }
 """Training images that probes are fitted on, test images that they are judged on, epochs of a probe that is trained."""
 
-NEIGHBOURS = tuple(range(1, 16))
-"""Of the paper, which reports the best of them on the test images."""
-
-METRICS = ("k-NN", "k-NN, honest k", "MLP probe", "linear probe", "GMM accuracy", "NMI", "ARI")
-
 
 def trained_on(budget: Budget) -> tuple[str, ...]:
     """The sets that a budget trains on."""
     return {"smoke": ("mnist",), "laptop": ("mnist", "fashion-mnist"), "full": ("mnist", "fashion-mnist", "cifar10")}[
         budget
     ]
-
-
-def trial(config: Config) -> Result:
-    """Train a model, or find it, and probe its representations of test images."""
-    chosen = config["model"]
-    model = simvae_models.trained(chosen)
-    found = simvae_models.images_of(chosen["data"])
-    assert found.train_labels is not None
-    assert found.test_labels is not None
-    kept = slice(0, config["fitted"]), slice(0, config["test"])
-    sides = (found.train[kept[0]], found.test[kept[1]])
-    z, judged = (encode(model.encoder, simvae_models.pixels(chosen["data"], side)).double().numpy() for side in sides)
-    truth, fitted_on = found.test_labels[kept[1]], (z, found.train_labels[kept[0]])
-    mixture = gmm_probe(judged, truth, protocol="published", fitted_on=fitted_on)
-    network = mlp_probe(judged, truth, fitted_on=fitted_on, epochs=config["epochs"])
-    linear = mlp_probe(judged, truth, hidden=0, fitted_on=fitted_on, epochs=config["epochs"])
-    of_test, of_training = (
-        knn_probe(judged, truth, neighbours=NEIGHBOURS, protocol=protocol, fitted_on=fitted_on)
-        for protocol in ("published", "honest")
-    )
-    scores = (of_test, of_training, network, linear, mixture.accuracy, mixture.nmi, mixture.ari)
-    return {**dict(zip(METRICS, (score.mean for score in scores), strict=True)), "loss": model.loss}
 
 
 class Content(Study):
@@ -119,7 +93,7 @@ class Content(Study):
     paper = "SimVAE, Tables 1, 5 and 6"
     claim = "On simple images generative methods know the classes better than discriminative ones, SimVAE the best"
     laptop = "about 60 min"
-    code = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_content")
+    code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
         measuring = MEASURING[budget]
@@ -138,7 +112,7 @@ class Content(Study):
         return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
-        return trial(config)
+        return simvae_trials.content(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from probssl.decoding import decoded, latent_prior, log_likelihood, posteriors
-from probssl.encoders import as_floats
-from probssl.metrics.generation import Extractor, pixel_components, reconstruction_error, trained_features
-from probssl.pictures import as_bytes
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies import pictures, simvae_models
+from probssl.studies import pictures, simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.simvae_content import SCALES, SEEDS, of_model, title, trained_on
+from probssl.studies.simvae_content import CODE, SCALES, SEEDS, of_model, title, trained_on
 from probssl.studies.simvae_models import GENERATIVE, SETS, model_config
+from probssl.studies.simvae_trials import SHOWN
 from probssl.training.files import write_text
 
 MEASURING: dict[Budget, dict[str, int]] = {
@@ -30,63 +24,8 @@ MEASURING: dict[Budget, dict[str, int]] = {
 """Training images whose latents the normals are fitted to; test images; new images; epochs of the classifier whose
 features sets are compared by; draws of the likelihood's bound."""
 
-CLASSIFIER_ROWS = 10_000
-SHOWN = 5
-"""New images of a class in the figure."""
-
 FLOOR = "training images"
 """What a perfect generator would reach: training images in place of new ones."""
-
-
-@functools.cache
-def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]:
-    """Features of a classifier trained here, which stands in for Inception, and principal components of pixels."""
-    found = simvae_models.images_of(data)
-    assert found.train_labels is not None
-    images = simvae_models.pixels(data, found.train[:rows])
-    flat = as_floats(images[:1_000]).numpy()
-    return trained_features(images, found.train_labels[:rows], epochs=epochs), pixel_components(flat, 32)
-
-
-def trial(config: Config) -> Result:
-    """Reconstruct test images, bound their likelihood, and draw new ones class by class."""
-    chosen = config["model"]
-    data = chosen["data"]
-    model = simvae_models.trained(chosen)
-    objective, encoder = model.generative, model.encoder
-    assert objective is not None
-    found = simvae_models.images_of(data)
-    assert found.train_labels is not None
-    fitted = simvae_models.pixels(data, found.train[: config["fitted"]])
-    labels = torch.from_numpy(np.array(found.train_labels[: config["fitted"]]))
-    test = simvae_models.pixels(data, found.test[: config["test"]])
-    again = decoded(objective, posteriors(objective, encoder, test)[0], found.shape)
-    prior = latent_prior(objective, encoder, fitted, labels=labels, seed=chosen["seed"])
-    z, _ = prior.sample(config["samples"], torch.Generator().manual_seed(chosen["seed"]))
-    new = decoded(objective, z, found.shape).clamp(0, 1)
-    bound = log_likelihood(objective, encoder, test, prior=prior, samples=config["draws"])
-    shown = [
-        prior.sample(SHOWN, torch.Generator().manual_seed(0), component=group)[0] for group in range(len(prior.names))
-    ]
-    columns = torch.stack([decoded(objective, part, found.shape).clamp(0, 1) for part in shown], 1)
-    return {
-        "MSE": reconstruction_error(as_floats(test).numpy(), again.numpy()).per_value,
-        "bound": float(bound.mean()),
-        "distances": distances(new, config),
-        "floor": distances(as_floats(fitted[: config["samples"]]), config),
-        "shown": pictures.as_text(as_bytes(columns.flatten(0, 1))),
-    }
-
-
-def distances(images: Tensor, config: Config) -> dict[str, float]:
-    """The Fréchet distance of images from test images, by both features."""
-    data = config["model"]["data"]
-    real = as_floats(simvae_models.pixels(data, simvae_models.images_of(data).test[: config["test"]])).numpy()
-    rows = min(CLASSIFIER_ROWS, config["model"]["rows"])
-    return {
-        extractor.title: extractor.distance(images.numpy(), real)
-        for extractor in extractors(data, rows, config["classifier"])
-    }
 
 
 class Generation(Study):
@@ -96,7 +35,7 @@ class Generation(Study):
     paper = "SimVAE, Table 7 and Figure 10"
     claim = "SimVAE reconstructs and generates a little better than other variational autoencoders"
     laptop = "about 10 min after simvae/content, whose models it uses"
-    code = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_generation")
+    code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -114,7 +53,7 @@ class Generation(Study):
         return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
-        return trial(config)
+        return simvae_trials.generation(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

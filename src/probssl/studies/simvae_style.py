@@ -11,15 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from probssl.encoders import encode
-from probssl.metrics.probes import knn_probe
-from probssl.metrics.retention import adhoc_decoder, style_retention
-from probssl.pictures import side_by_side
 from probssl.report import figures, tiles
 from probssl.report import page as html
-from probssl.studies import pictures, simvae_models
+from probssl.studies import pictures, simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.simvae_content import of_model, title
+from probssl.studies.simvae_content import CODE, of_model, title
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.styles import CONTENT, styled
 from probssl.training.files import write_text
@@ -86,45 +82,10 @@ MEASURING: dict[Budget, dict[str, int]] = {
 }
 """Images that probes are fitted on and judged on; epochs of a probe, and of a decoder trained on a frozen encoder."""
 
-SHOWN = 10
-"""Test images in the figure of reconstructions."""
-
 
 def trained_on(budget: Budget) -> tuple[str, ...]:
     """The sets that a budget trains on."""
     return ("sprites",) if budget == "smoke" else tuple(CONTENT)
-
-
-def trial(config: Config) -> Result:
-    """Train a model, or find it, and read content and every factor of style from its representations."""
-    chosen = config["model"]
-    model = simvae_models.trained(chosen)
-    made = styled(chosen["data"])
-    fitted, test = config["fitted"], config["test"]
-    images = [
-        simvae_models.pixels(chosen["data"], part) for part in (made.images.train[:fitted], made.images.test[:test])
-    ]
-    z, judged = (encode(model.encoder, part).double().numpy() for part in images)
-    kept = [
-        {
-            name: type(factor)(np.asarray(factor.values)[:count], factor.kind, factor.period)
-            for name, factor in side.items()
-        }
-        for side, count in ((made.train, fitted), (made.test, test))
-    ]
-    found = style_retention(judged, kept[1], fitted_on=(z, kept[0]), epochs=config["epochs"], seed=chosen["seed"])
-    labels, truth = made.images.train_labels, made.images.test_labels
-    assert labels is not None
-    assert truth is not None
-    content = knn_probe(judged, truth[:test], neighbours=range(1, 16), fitted_on=(z, labels[:fitted]))
-    decoder = adhoc_decoder(model.encoder, images[0], held_out=images[1], epochs=config["decoder"], seed=chosen["seed"])
-    again = side_by_side(images[1][:SHOWN], {"": decoder})[1]
-    return {
-        "content": content.mean,
-        "style": {name: {"linear": part.linear, "mlp": part.mlp} for name, part in found.items()},
-        "kept of the image": decoder.explained,
-        "again": pictures.as_text(again),
-    }
 
 
 class Style(Study):
@@ -134,7 +95,7 @@ class Style(Study):
     paper = "SimVAE, §7 and Figures 3 to 5"
     claim = "Discriminative methods lose the style that augmentations change; SimVAE keeps it"
     laptop = "about 50 min"
-    code = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_style")
+    code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -152,7 +113,7 @@ class Style(Study):
         return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
-        return trial(config)
+        return simvae_trials.style(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

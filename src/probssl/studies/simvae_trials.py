@@ -1,0 +1,137 @@
+"""What the SimVAE experiments measure of a model: content, style, and how well it generates."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probssl.decoding import decoded, latent_prior, log_likelihood, posteriors
+from probssl.encoders import as_floats, encode
+from probssl.metrics.clusters import gmm_probe
+from probssl.metrics.generation import Extractor, pixel_components, reconstruction_error, trained_features
+from probssl.metrics.probes import knn_probe, mlp_probe
+from probssl.metrics.retention import adhoc_decoder, style_retention
+from probssl.pictures import as_bytes, side_by_side
+from probssl.studies import pictures, simvae_models
+from probssl.studies.base import Config, Result
+from probssl.studies.styles import styled
+
+NEIGHBOURS = tuple(range(1, 16))
+"""Of the paper, which reports the best of them on the test images."""
+
+METRICS = ("k-NN", "k-NN, honest k", "MLP probe", "linear probe", "GMM accuracy", "NMI", "ARI")
+
+CLASSIFIER_ROWS = 10_000
+SHOWN = 5
+"""New images of a class in the figure."""
+
+AGAIN = 10
+"""Test images in the figure of reconstructions."""
+
+
+def content(config: Config) -> Result:
+    """Train a model, or find it, and probe its representations of test images."""
+    chosen = config["model"]
+    model = simvae_models.trained(chosen)
+    found = simvae_models.images_of(chosen["data"])
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    kept = slice(0, config["fitted"]), slice(0, config["test"])
+    sides = (found.train[kept[0]], found.test[kept[1]])
+    z, judged = (encode(model.encoder, simvae_models.pixels(chosen["data"], side)).double().numpy() for side in sides)
+    truth, fitted_on = found.test_labels[kept[1]], (z, found.train_labels[kept[0]])
+    mixture = gmm_probe(judged, truth, protocol="published", fitted_on=fitted_on)
+    network = mlp_probe(judged, truth, fitted_on=fitted_on, epochs=config["epochs"])
+    linear = mlp_probe(judged, truth, hidden=0, fitted_on=fitted_on, epochs=config["epochs"])
+    of_test, of_training = (
+        knn_probe(judged, truth, neighbours=NEIGHBOURS, protocol=protocol, fitted_on=fitted_on)
+        for protocol in ("published", "honest")
+    )
+    scores = (of_test, of_training, network, linear, mixture.accuracy, mixture.nmi, mixture.ari)
+    return {**dict(zip(METRICS, (score.mean for score in scores), strict=True)), "loss": model.loss}
+
+
+@functools.cache
+def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]:
+    """Features of a classifier trained here, which stands in for Inception, and principal components of pixels."""
+    found = simvae_models.images_of(data)
+    assert found.train_labels is not None
+    images = simvae_models.pixels(data, found.train[:rows])
+    flat = as_floats(images[:1_000]).numpy()
+    return trained_features(images, found.train_labels[:rows], epochs=epochs), pixel_components(flat, 32)
+
+
+def generation(config: Config) -> Result:
+    """Reconstruct test images, bound their likelihood, and draw new ones class by class."""
+    chosen = config["model"]
+    data = chosen["data"]
+    model = simvae_models.trained(chosen)
+    objective, encoder = model.generative, model.encoder
+    assert objective is not None
+    found = simvae_models.images_of(data)
+    assert found.train_labels is not None
+    fitted = simvae_models.pixels(data, found.train[: config["fitted"]])
+    labels = torch.from_numpy(np.array(found.train_labels[: config["fitted"]]))
+    test = simvae_models.pixels(data, found.test[: config["test"]])
+    again = decoded(objective, posteriors(objective, encoder, test)[0], found.shape)
+    prior = latent_prior(objective, encoder, fitted, labels=labels, seed=chosen["seed"])
+    z, _ = prior.sample(config["samples"], torch.Generator().manual_seed(chosen["seed"]))
+    new = decoded(objective, z, found.shape).clamp(0, 1)
+    bound = log_likelihood(objective, encoder, test, prior=prior, samples=config["draws"])
+    shown = [
+        prior.sample(SHOWN, torch.Generator().manual_seed(0), component=group)[0] for group in range(len(prior.names))
+    ]
+    columns = torch.stack([decoded(objective, part, found.shape).clamp(0, 1) for part in shown], 1)
+    return {
+        "MSE": reconstruction_error(as_floats(test).numpy(), again.numpy()).per_value,
+        "bound": float(bound.mean()),
+        "distances": distances(new, config),
+        "floor": distances(as_floats(fitted[: config["samples"]]), config),
+        "shown": pictures.as_text(as_bytes(columns.flatten(0, 1))),
+    }
+
+
+def distances(images: Tensor, config: Config) -> dict[str, float]:
+    """The Fréchet distance of images from test images, by both features."""
+    data = config["model"]["data"]
+    real = as_floats(simvae_models.pixels(data, simvae_models.images_of(data).test[: config["test"]])).numpy()
+    rows = min(CLASSIFIER_ROWS, config["model"]["rows"])
+    return {
+        extractor.title: extractor.distance(images.numpy(), real)
+        for extractor in extractors(data, rows, config["classifier"])
+    }
+
+
+def style(config: Config) -> Result:
+    """Train a model, or find it, and read content and every factor of style from its representations."""
+    chosen = config["model"]
+    model = simvae_models.trained(chosen)
+    made = styled(chosen["data"])
+    fitted, test = config["fitted"], config["test"]
+    images = [
+        simvae_models.pixels(chosen["data"], part) for part in (made.images.train[:fitted], made.images.test[:test])
+    ]
+    z, judged = (encode(model.encoder, part).double().numpy() for part in images)
+    kept = [
+        {
+            name: type(factor)(np.asarray(factor.values)[:count], factor.kind, factor.period)
+            for name, factor in side.items()
+        }
+        for side, count in ((made.train, fitted), (made.test, test))
+    ]
+    found = style_retention(judged, kept[1], fitted_on=(z, kept[0]), epochs=config["epochs"], seed=chosen["seed"])
+    labels, truth = made.images.train_labels, made.images.test_labels
+    assert labels is not None
+    assert truth is not None
+    content = knn_probe(judged, truth[:test], neighbours=range(1, 16), fitted_on=(z, labels[:fitted]))
+    decoder = adhoc_decoder(model.encoder, images[0], held_out=images[1], epochs=config["decoder"], seed=chosen["seed"])
+    again = side_by_side(images[1][:AGAIN], {"": decoder})[1]
+    return {
+        "content": content.mean,
+        "style": {name: {"linear": part.linear, "mlp": part.mlp} for name, part in found.items()},
+        "kept of the image": decoder.explained,
+        "again": pictures.as_text(again),
+    }
