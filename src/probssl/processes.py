@@ -93,11 +93,15 @@ def deal(x: Tensor) -> Tensor:
     return _Deal.apply(x) if x.requires_grad and torch.is_grad_enabled() and count() > 1 else own(x)
 
 
+# Newer versions of torch call it `single`, and older ones know it by the other name alone.
+_all_gather: Any = getattr(distributed, "all_gather_single", getattr(distributed, "all_gather_into_tensor", None))
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
         found = rows.new_empty(count() * len(rows), *rows.shape[1:])
-        distributed.all_gather_into_tensor(found, rows.contiguous())
+        _all_gather(found, rows.contiguous())
         return found
 
     @staticmethod

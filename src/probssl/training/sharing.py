@@ -62,7 +62,7 @@ class Sharing:
         divided = False
         if processes.count() > 1 and self.objective.rowwise:
             divided = dealt or len(views.x) % processes.count() == 0
-            views = views if dealt or not divided else each_tensor(views, processes.own)
+            views = views if dealt or not divided else share(views)
         elif dealt:
             views = join(views)
         with self._at_work(), self._dividing(divided):
@@ -142,17 +142,34 @@ def _sees_batch(layer: nn.Module) -> bool:
 
 
 def join(views: Views) -> Views:
-    """The batch of which each process has its rows."""
-    return each_tensor(views, lambda tensor, dim: processes.gather(tensor.movedim(dim, 0)).movedim(0, dim))
+    """The batch of which each process has its rows; parts of one type and number of rows go in one message."""
+    messages: dict[tuple[torch.dtype, int], dict[str, Tensor]] = {}
+    for name, part in parts_of(views).items():
+        rows = part.movedim(_dimension(name), 0)
+        messages.setdefault((rows.dtype, len(rows)), {})[name] = rows
+    found = {}
+    for parts in messages.values():
+        flat = [rows.reshape(len(rows), -1) for rows in parts.values()]
+        columns = processes.gather(torch.cat(flat, 1)).split([rows.shape[1] for rows in flat], 1)
+        for (name, rows), part in zip(parts.items(), columns, strict=True):
+            found[name] = part.reshape(len(part), *rows.shape[1:]).movedim(0, _dimension(name))
+    return dataclasses.replace(views, **found)
 
 
-def each_tensor(views: Views, change: Callable[[Tensor, int], Tensor]) -> Views:
-    """A batch with every tensor changed, given the dimension of its rows."""
+def share(views: Views) -> Views:
+    """This process's rows of a batch of which all processes have all."""
+    return dataclasses.replace(views, **{n: processes.own(part, _dimension(n)) for n, part in parts_of(views).items()})
+
+
+def parts_of(views: Views) -> dict[str, Tensor]:
+    """The tensors of a batch by name."""
     parts = {field.name: getattr(views, field.name) for field in dataclasses.fields(views)}
-    changed = {
-        name: change(part, 1 if name in SECOND_DIMENSION else 0) for name, part in parts.items() if part is not None
-    }
-    return dataclasses.replace(views, **changed)
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _dimension(name: str) -> int:
+    """Along which the rows of a part of a batch are."""
+    return 1 if name in SECOND_DIMENSION else 0
 
 
 # Randomness
