@@ -21,17 +21,16 @@ import torch
 from torch import Tensor, distributed, nn
 
 from probssl import processes
-from probssl.encoders import MLP, Centring, OnSphere, seeded
+from probssl.encoders import Centring, OnSphere, seeded
 from probssl.objectives import Objective
 from probssl.objectives.momentum import MomentumObjective
-from probssl.pairings import MaskAndNoise, Views
-from probssl.training import Reporter, TrainingPlan, fit
+from probssl.pairings import Views
+from probssl.training import Reporter, fit
 from probssl.training.sharing import Sharing, share
 from probssl.worlds import named_world
 from tests.core.members import EMBEDDING, ENERGIES, INPUT, OBJECTIVES, ObjectiveMember, smooth_encoder
-from tests.training.parts import rows, training
-
-torch.set_num_threads(1)
+from tests.training.parts import training
+from tests.training.victim import warm_up
 
 ROWS = 8
 
@@ -65,6 +64,7 @@ class Case:
     encoder: Callable[[], nn.Module] = smooth_encoder
     trains: bool = False  # its memory
     dealt: bool = True  # each process has its own rows of the batch to begin with, not all of it
+    joined: bool = False  # the whole batch is gathered though every row has a loss of its own
 
 
 UNLIKE = ("cosine", "p-norm-1", "asymmetric-predictor", "asymmetric-encoder")
@@ -97,6 +97,8 @@ def cases(size: int) -> Iterator[Case]:
         if type(member.built()) not in classes:
             classes.add(type(member.built()))
             yield Case(f"{member.name} whole", member, dealt=False)
+            if member.built().rowwise:
+                yield Case(f"{member.name} joined", member, joined=True)
             if not isinstance(member.built(), MomentumObjective):  # whose teacher is a copy of another encoder
                 yield Case(f"{member.name} coupled", member, coupled_encoder)
 
@@ -115,6 +117,8 @@ def alone(case: Case, views: Views) -> Outcome:
 def together(case: Case, views: Views) -> Outcome:
     """The same of all processes, as training computes it."""
     encoder, objective = built(case)
+    if case.joined:
+        objective.rowwise = False
     sharing = Sharing(encoder, objective, precision="float32", device=torch.device("cpu"), seed=0)
     terms = sharing.loss(share(views) if case.dealt else views, objective.weights, dealt=case.dealt)
     terms.total.backward()
@@ -203,17 +207,23 @@ class Poisoned(nn.Module):
 
 
 def train(order: dict[str, Any]) -> Any:
+    """A case of `parts`, in double precision."""
+    torch.set_default_dtype(torch.float64)
     one = training(order["case"], **order.get("changes", {}))
-    if order.get("other_weights") and os.environ.get("RANK", "0") != "0":
-        nn.init.normal_(next(iter(one.encoder.parameters())))
+    one.encoder, one.objective, one.data = one.encoder.double(), one.objective.double(), one.data.double()
+    if own_rank() and order.get("different") == "weights":
+        one.encoder = one.encoder.apply(lambda part: nn.init.normal_(part.weight) if hasattr(part, "weight") else None)
+    if own_rank() and order.get("different") == "data":
+        one.data = one.data + 1
     if "poison" in order:
         one.encoder = nn.Sequential(Poisoned(**order["poison"]), one.encoder)
+    world = named_world("sphere6", seed=0).double() if order.get("world") else None
     bell = threading.Event()
     fitted = fit(
         one.encoder,
         one.objective,
-        one.pairing,
-        one.data[: order.get("rows")],
+        one.pairing if world is None else world,
+        one.data if world is None else None,
         one.plan,
         seed=one.seed,
         out=order["out"],
@@ -221,29 +231,20 @@ def train(order: dict[str, Any]) -> Any:
         reporter=Rings(order.get("stop"), bell),
         stop=bell,
     )
-    torch.save(one.weights(), f"{order['out']}/weights-{os.environ.get('RANK', 0)}.pt")
+    torch.save(one.weights(), f"{order['out']}/weights-{own_rank()}.pt")
     return {
         "steps": fitted.steps,
         "interrupted": fitted.interrupted,
         "failure": fitted.failure,
-        "history": [{k: v for k, v in row.items() if k != "seconds"} for row in fitted.history],
+        "history": [{key: value for key, value in row.items() if key != "seconds"} for row in fitted.history],
     }
 
 
-def train_in_a_world(order: dict[str, Any]) -> Any:
-    """Of a world all processes see the same, and so they train as one does."""
-    world = named_world("world:sphere4".removeprefix("world:"), seed=0).double()
-    encoder = seeded(1, lambda: nn.Sequential(MLP([4, 16, 4], batch_norm=True), Centring(4), OnSphere())).double()
-    objective = OBJECTIVES[0].build().double()
-    fit(encoder, objective, world, None, TrainingPlan(steps=12, batch_size=16, warmup=2), seed=0)
-    return {name: value.tolist() for name, value in encoder.state_dict().items()}
+def own_rank() -> int:
+    return int(os.environ["RANK"])
 
 
-JOBS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "compare": compare_all,
-    "train": train,
-    "world": train_in_a_world,
-}
+JOBS: dict[str, Callable[[dict[str, Any]], Any]] = {"compare": compare_all, "train": train}
 
 
 # The server
@@ -268,7 +269,9 @@ def work(order: dict[str, Any], rank: int, port: int) -> None:
 
 
 def serve() -> None:
-    MaskAndNoise(0.5, 0.1).sample(rows(4))  # what torch imports when it is first used
+    torch.set_num_threads(1)
+    warm_up()
+    named_world("sphere6", seed=0)  # for what it imports
     for line in sys.stdin:
         order, port = json.loads(line), free_port()
         children = []

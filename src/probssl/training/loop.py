@@ -143,7 +143,7 @@ class _Run:
         """Start afresh, or go on from the newest checkpoint."""
         if resume and self.folder is None:
             raise InputError("resuming needs the folder of the run")
-        if processes.count() > 1 and self.identity != processes.from_first(lambda: self.identity):
+        if processes.count() > 1 and processes.any_of(self.identity != processes.from_first(lambda: self.identity)):
             raise InputError("all processes must be given the same data, encoder, objective and plan")
         folder, found = self.folder, None
         if resume and folder is not None:
