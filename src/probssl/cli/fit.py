@@ -88,8 +88,8 @@ def fit(
     weight_decay: Annotated[float | None, _recipe_option(TRAINING, "weight_decay")] = None,
     warmup: Annotated[int | None, _recipe_option(TRAINING, "warmup")] = None,
     clip_norm: Annotated[float | None, _recipe_option(TRAINING, "clip_norm")] = None,
-    precision: Annotated[str | None, _recipe_option(TRAINING, "precision", "NAME")] = None,
     seed: Annotated[int | None, _recipe_option(TRAINING, "seed")] = None,
+    precision: Annotated[str | None, _recipe_option(TRAINING, "precision", "NAME")] = None,
     label: Annotated[
         str | None,
         typer.Option("--label", metavar="COL", help="Column of classes, kept from training.", rich_help_panel=TABLE),

@@ -128,6 +128,8 @@ def _kind(trial: Trial) -> Hashable | None:
         return None
     if plan.initial_weights and not StackedGEDI.fits(objective):
         return None
+    if plan.precision != "float32":  # which `fit` knows how to do
+        return None
     return (
         tuple(layers),
         tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items()),
