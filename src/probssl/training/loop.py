@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -32,6 +28,7 @@ from probssl.training.log import RunLog
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
 from probssl.training.sharing import Sharing, get_random_state, own_random_state, set_random_state
+from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import MEANING, SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, Look, clusters_of
 
 RANDOM_STATES = ("random.torch", "random.cuda")
@@ -376,41 +373,3 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
     kind = torch.optim.AdamW if plan.optimiser == "adamw" else torch.optim.Adam
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in seen)
     return kind(groups, lr=0.0, weight_decay=plan.weight_decay, fused=fused)
-
-
-@contextlib.contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Numbers below 1e-38 count as zero: exponentials of large energies are full of them, and each costs like fifty."""
-    already = bool((torch.full((16,), 1e-38) * 1e-3 == 0).all())
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(already)
-
-
-@contextlib.contextmanager
-def interruptible(stop: threading.Event | None = None) -> Iterator[threading.Event]:
-    """An event (`stop`, where given) that the first Ctrl-C or SIGTERM sets, for training to end between two steps.
-
-    A second one aborts.
-    """
-    stop = threading.Event() if stop is None else stop
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    asked = False
-
-    def request(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        stop.set()
-
-    previous = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python

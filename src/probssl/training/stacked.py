@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 
-from probssl.training.loop import Fitted, fit, flushed_denormals, interruptible
+from probssl.training.loop import Fitted, fit
 from probssl.training.progress import Reporter
 from probssl.training.stack import Stack, Trial, can_compile, kind_of
 from probssl.training.stack_gedi import StackedGEDI, together
 from probssl.training.stack_parts import layers_of
+from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import SAMPLE_ROWS
 
 __all__ = ["Trial", "fit_many"]
