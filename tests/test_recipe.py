@@ -58,6 +58,7 @@ recipes = st.builds(
     warmup=st.integers(0, 10**6),
     clip_norm=st.just(0.0) | positive,
     seed=st.integers(0, 2**62 - 1),
+    precision=st.sampled_from(["float32", "bfloat16"]),
 )
 
 
@@ -140,6 +141,7 @@ def test_an_empty_file_is_the_default_and_whole_numbers_stand_for_real_ones() ->
         ("seed = -1", ("seed",)),
         ("batch_size = 1", ("batch size",)),
         ("optimiser = 'lion'", ("'lion'",)),
+        ("precision = 'float8'", ("'float8'", "bfloat16")),
         ("warmup = -1", ("warmup",)),
         ("clip_norm = -1", ("clip_norm",)),
         ("weight_decay = -1", ("weight_decay",)),
@@ -409,10 +411,18 @@ def test_energies_get_their_settings(energy: str, kind: type, settings: dict[str
 
 def test_the_plan_carries_every_choice_of_the_optimisation() -> None:
     plan = Recipe(
-        steps=7, batch_size=9, optimiser="sgd", lr=0.5, objective_lr=0.4, weight_decay=0.3, warmup=2, clip_norm=0.1
+        steps=7,
+        batch_size=9,
+        optimiser="sgd",
+        lr=0.5,
+        objective_lr=0.4,
+        weight_decay=0.3,
+        warmup=2,
+        clip_norm=0.1,
+        precision="bfloat16",
     ).plan()
     assert dataclasses.astuple(plan)[:6] == (7, 9, "sgd", 0.5, 0.4, 0.3)
-    assert (plan.warmup, plan.clip_norm) == (2, 0.1)
+    assert (plan.warmup, plan.clip_norm, plan.precision) == (2, 0.1, "bfloat16")
 
 
 def test_the_seed_decides_the_initial_weights_whatever_the_objective() -> None:

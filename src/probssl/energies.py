@@ -58,6 +58,10 @@ class Energy(nn.Module, abc.ABC):
         """How an augmented observation is embedded; the same as an original one unless the energy is asymmetric."""
         return encoder(x)
 
+    def encoders(self) -> list[nn.Module]:
+        """Networks of its own that take observations, as the encoder does."""
+        return []
+
     @abc.abstractmethod
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         """δ(a_i, b_i): [..., d], [..., d] → [...]."""
@@ -263,6 +267,9 @@ class Asymmetric(Energy):
             return self.encoder(x)
         assert self.predictor is not None
         return self.predictor(encoder(x))
+
+    def encoders(self) -> list[nn.Module]:
+        return [*self.base.encoders(), *([] if self.encoder is None else [self.encoder])]
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return self.base.paired(a, b)

@@ -21,6 +21,7 @@ try:
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
+from probssl import processes
 from probssl.data import ImageSet, Table, check_trainable, images_of, read, world_of
 from probssl.encoders import encode
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
@@ -153,29 +154,41 @@ def train(
         source = Source(data.source, data.label_name) if source is None else source
         check_trainable(data, keep_constant=source.keep_constant)
         recipe = recipe.on(world=world_of(data.source)).for_features(data.n_features)
+    with processes.launched():
+        started = processes.from_first(lambda: _check_folder(folder, resume or overwrite))
+        with _claimed(folder):
+            return _train(data, recipe, folder, source, resume and started, reporter)
+
+
+def _check_folder(folder: Path, known: bool) -> bool:
+    """Whether a folder holds a run, which is refused unless it is known; and so is a folder of other things."""
     started = (folder / "recipe.toml").is_file()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and a run needs a folder")
-    if started and not (resume or overwrite):
+    if started and not known:
         raise InputError(f"{folder} already holds a run: choose another --out, go on with --resume, or --overwrite it")
     if not started and folder.is_dir() and any(not _ours(path) for path in folder.iterdir()):
         raise InputError(f"{folder} holds other files: choose another --out")
-    with _claimed(folder):
-        return _train(data, recipe, folder, source, resume and started, reporter)
+    return started
 
 
 @contextlib.contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing this run; the claim ends with the process, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(
-                    f"{folder} is being written by another process: wait for it, or choose another --out"
-                ) from None
+    """Keep other trainings from writing this run; the claim ends with the process, however it ends."""
+    with contextlib.ExitStack() as held:
+
+        def claim() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / LOCK).open("w"))
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise InputError(
+                        f"{folder} is being written by another process: wait for it, or choose another --out"
+                    ) from None
+
+        processes.from_first(claim)  # for all that train this run together
         yield
 
 
@@ -183,13 +196,7 @@ def _train(
     data: Table | ImageSet, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
 ) -> tuple[Model, Fitted]:
     model = Model.untrained(recipe, data)  # before anything is written: the data may not suit the recipe
-    if resume:
-        _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
-    else:
-        for name in ("model.safetensors", "metrics.json", "projection.npz", "pictures.npz", "report.html"):
-            (folder / name).unlink(missing_ok=True)
-        write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
-        write_text(folder / "recipe.toml", recipe.to_toml())
+    processes.from_first(lambda: _prepare(recipe, folder, source, resume))
     world = recipe.build_world()
     fitted = train_encoder(
         model.encoder,
@@ -203,8 +210,19 @@ def _train(
         reporter=reporter,
     )
     if fitted.failure is None and not fitted.interrupted:
-        model.save(folder / "model.safetensors")
+        processes.from_first(lambda: model.save(folder / "model.safetensors"))
     return model, fitted
+
+
+def _prepare(recipe: Recipe, folder: Path, source: Source, resume: bool) -> None:
+    """Write down what will be done, or make sure that it is what was begun."""
+    if resume:
+        _check_same(Recipe.from_toml(folder / "recipe.toml"), recipe)
+        return
+    for name in ("model.safetensors", "metrics.json", "projection.npz", "pictures.npz", "report.html"):
+        (folder / name).unlink(missing_ok=True)
+    write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
+    write_text(folder / "recipe.toml", recipe.to_toml())
 
 
 def fit(
@@ -226,27 +244,36 @@ def fit(
     `Recipe.for_images`. `size` is for a folder of images of several sizes: height and width that all are resized to.
     The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
-    checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`.
+    checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`. A script that
+    `torchrun` starts several times trains one model, in as many processes.
     """
     chosen = begin(data, recipe, options)
-    if not isinstance(data, (Table, ImageSet)):
-        data = read(data, label=label, size=size, seed=chosen.seed % 2**32)
-    folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
-    title = f"{chosen.objective} · {chosen.energy}"
-    reporter = ProgressBar(title) if progress else Reporter()
-    model, fitted = train(data, chosen, folder, resume=resume, overwrite=overwrite, reporter=reporter)
+    with processes.launched():
+        if not isinstance(data, (Table, ImageSet)):
+            given = data
+            data = processes.first_then_others(lambda: read(given, label=label, size=size, seed=chosen.seed % 2**32))
+        made = processes.from_first(lambda: tempfile.mkdtemp(prefix="probssl-") if out is None else str(out))
+        return _fit(data, chosen, Path(made), resume, overwrite, progress)
+
+
+def _fit(data: Table | ImageSet, recipe: Recipe, folder: Path, resume: bool, overwrite: bool, progress: bool) -> Run:
+    reporter = ProgressBar(f"{recipe.objective} · {recipe.energy}") if progress else Reporter()
+    model, fitted = train(data, recipe, folder, resume=resume, overwrite=overwrite, reporter=reporter)
     if fitted.failure is not None:
         raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
     if fitted.interrupted:
         raise KeyboardInterrupt
     for kind, step in fitted.collapsed.items():
-        warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
-    assess(model, data, folder)
-    run = Run(folder)
-    from probssl.report import run_page  # reports read runs; this is the one arrow back
+        warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=3)
 
-    run_page.write(run)
-    return run
+    def judge() -> None:
+        from probssl.report import run_page  # reports read runs; this is the one arrow back
+
+        assess(model, data, folder)
+        run_page.write(Run(folder))
+
+    processes.from_first(judge)
+    return Run(folder)
 
 
 def begin(data: Data, recipe: Recipe | None, options: dict[str, Any]) -> Recipe:

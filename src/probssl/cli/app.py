@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,8 +79,15 @@ def escape(text: str) -> str:
     return escape(text)
 
 
+def speaks() -> bool:
+    """Whether this process speaks for all that `torchrun` started: the first, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def say(message: str) -> None:
-    """A message for the person, on standard error."""
+    """A message for the person, on standard error, said once however many processes there are."""
+    if not speaks():
+        return
     from rich.console import Console
 
     Console(stderr=True).print(message, highlight=False, soft_wrap=True)

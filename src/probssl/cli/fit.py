@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from probssl.cli.app import DATA_HELP, Json, Quiet, app, command, escape, load_data, open_run, print_json, say
+from probssl.cli.app import DATA_HELP, Json, Quiet, app, command, escape, load_data, open_run, print_json, say, speaks
 from probssl.errors import InputError
 from probssl.recipe import Recipe
 
@@ -89,6 +89,7 @@ def fit(
     warmup: Annotated[int | None, _recipe_option(TRAINING, "warmup")] = None,
     clip_norm: Annotated[float | None, _recipe_option(TRAINING, "clip_norm")] = None,
     seed: Annotated[int | None, _recipe_option(TRAINING, "seed")] = None,
+    precision: Annotated[str | None, _recipe_option(TRAINING, "precision", "NAME")] = None,
     label: Annotated[
         str | None,
         typer.Option("--label", metavar="COL", help="Column of classes, kept from training.", rich_help_panel=TABLE),
@@ -125,6 +126,7 @@ def fit(
     A world makes its own pairs and knows its latents: probssl fit world:sphere10 shows how well they were found.
     Images (probssl fit mnist, or a folder) get a convolutional network and augmentations of their own, and unless told
     otherwise the cosine energy at temperature 0.2, 1000 steps and a learning rate of 0.003.
+    In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     options = {
         name: value
@@ -146,19 +148,23 @@ def fit(
         if data is None:
             raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
         recipe = begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options)
-        out = _fresh_folder(source, recipe) if out is None else out
     _fit(recipe, source, out, resume, overwrite, quiet, as_json)
 
 
-def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: bool, quiet: bool, as_json: bool) -> None:
+def _fit(
+    recipe: Recipe, source: Source, given: Path | None, resume: bool, overwrite: bool, quiet: bool, as_json: bool
+) -> None:
+    from probssl import processes
     from probssl.report import console, run_page
     from probssl.runs import Run, assess, train
     from probssl.training import ProgressBar, Reporter
 
-    quiet = quiet or as_json
-    data = load_data(source, quiet, recipe.seed)
-    reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
-    model, fitted = train(data, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
+    quiet = quiet or as_json or not speaks()
+    with processes.launched():
+        data = processes.first_then_others(lambda: load_data(source, quiet, recipe.seed))
+        out = processes.from_first(lambda: _fresh_folder(source, recipe)) if given is None else given
+        reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
+        model, fitted = train(data, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
     if not quiet and not sys.stderr.isatty():
         say("")  # where there is no terminal, the bar ends without a line break
     again = f"probssl fit --resume --out {shlex.quote(str(out))}"
@@ -169,6 +175,8 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
     if fitted.interrupted:
         say(f"stopped at step {fitted.steps} with a checkpoint; go on with: {again}")
         raise typer.Exit(130)
+    if not speaks():
+        return
     try:
         with console.status("evaluating", quiet) as announce:
             comparison = assess(model, data, out, announce=announce)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,8 @@ class Centring(nn.Module):
     """
 
     mean: Tensor
+    whole_batch: ClassVar[bool] = True
+    """Rows meet here: where several processes have some each, this layer is given those of all."""
 
     def __init__(self, dim: int, momentum: float = 0.01) -> None:
         super().__init__()

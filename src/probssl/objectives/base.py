@@ -121,6 +121,10 @@ class Objective(nn.Module, abc.ABC):
     learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
     """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""
 
+    rowwise: ClassVar[bool] = False
+    """Whether every term is a mean of one number a row, which depends on that row alone, with no memory between
+    batches. Several processes then take their rows each; otherwise all of them see the whole batch."""
+
     def __init__(self, energy: Energy, needs: Needs) -> None:
         super().__init__()
         self.energy = energy
@@ -134,6 +138,10 @@ class Objective(nn.Module, abc.ABC):
     def observations(self, x: Tensor) -> Tensor:
         """The observations that an encoder takes, of rows of data [n, ...], which may each hold several."""
         return x
+
+    def encoders(self) -> list[nn.Module]:
+        """Networks of its own that take observations, as the encoder does: the work of which processes share too."""
+        return self.energy.encoders()
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         """The greatest lower bound of the loss that holds for every data set, where one is known."""

@@ -31,6 +31,7 @@ class Fisher(Objective):
         "representation": "a constant encoder has no gradient to leave it by, though it is not the minimum",
         "dimension": "directions that the augmentation reverses on average are best dropped",
     }
+    rowwise: ClassVar[bool] = True
 
     def __init__(self, energy: Energy | None = None, *, step: float | None = None) -> None:
         super().__init__(Euclidean() if energy is None else energy, Needs(augmented=1, score=True))
@@ -92,6 +93,7 @@ class SlicedFisher(Objective):
     """
 
     admits: ClassVar[dict[str, str]] = Fisher.admits
+    rowwise: ClassVar[bool] = True
 
     def __init__(self, energy: Energy | None = None, *, slices: int = 1, step: float = 0.01) -> None:
         if slices < 1:

@@ -85,6 +85,7 @@ class GenerativeObjective(Objective):
         "representation": "a decoder that needs no latents leaves every posterior at the prior",
         "dimension": "a latent that reconstruction does not need is worth most at the prior (posterior collapse)",
     }
+    rowwise: ClassVar[bool] = True
 
     def __init__(
         self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int, *, variance: float = 1.0

@@ -84,6 +84,9 @@ class Ensemble(Objective):
                 found[f"{name}_{number + 1}"] = value * objective.weights.get(name, 1.0)
         return found
 
+    def encoders(self) -> list[nn.Module]:
+        return [each for part in self.objectives if isinstance(part, Objective) for each in part.encoders()]
+
     def optimum(self, batch_size: int, dim: int) -> float | None:
         parts = [part.optimum(batch_size, dim) for part in self.objectives if isinstance(part, Objective)]
         known = [part for part in parts if part is not None]
@@ -128,6 +131,8 @@ class LatentRegression(Objective):
 
     The supervised score of CL-ICA's Table 1. Range [0, ∞); 0 where the encoder inverts the mixing.
     """
+
+    rowwise: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__(Euclidean(), Needs(augmented=0))

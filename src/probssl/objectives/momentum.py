@@ -47,6 +47,9 @@ class MomentumObjective(PairObjective):
             state.copy_(encoder.get_buffer(name))
         self.steps += 1
 
+    def encoders(self) -> list[nn.Module]:
+        return [*super().encoders(), self.teacher]
+
     def sides(self, views: Views) -> tuple[Tensor, Tensor]:
         """The two observations of every pair."""
         if len(views.augmented) < self.needs.augmented:

@@ -108,6 +108,7 @@ class Recipe:
     warmup: int = choice(100, "steps over which the learning rate warms up before it anneals to zero")
     clip_norm: float = choice(1.0, "largest norm of a gradient, 0 for no limit")
     seed: int = choice(0, "decides initial weights, batches and augmentations")
+    precision: str = choice("float32", "what the encoder computes in: float32 or bfloat16")
     world: str | None = choice(None, "world whose fresh draws are trained on, as DATA says; None for a table")
     network: str | None = choice(None, f"network of images: {', '.join(NETWORKS)} (default: conv)")
     width: int | None = choice(
@@ -263,6 +264,7 @@ class Recipe:
             weight_decay=self.weight_decay,
             warmup=self.warmup,
             clip_norm=self.clip_norm if self.clip_norm != 0 else None,
+            precision=self.precision,  # type: ignore[arg-type]
         )
 
     def build_encoder(self, features: int) -> nn.Module:

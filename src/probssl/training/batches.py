@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from probssl import processes
 from probssl.encoders import as_floats
+from probssl.errors import InputError
 from probssl.pairings.views import Needs, Pairing, Source, Views
 from probssl.training.files import fingerprint
 
@@ -55,8 +58,11 @@ class BatchStream:
 class Stream(Protocol):
     """Batches for a training, one after another."""
 
+    dealt: bool
+    """Whether each process gets rows of its own, or all get all."""
+
     def next(self, needs: Needs) -> Views:
-        """The next batch."""
+        """The next batch, or this process's rows of it."""
 
     def some(self, count: int) -> Tensor:
         """Observations to look at while training, always the same: [count, ...] or fewer."""
@@ -70,23 +76,27 @@ class Stream(Protocol):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Where the stream is: tensors and plain values for a checkpoint."""
 
-    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
-        """Go on from a state."""
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any], step: int) -> None:
+        """Go on from a state, which was that of this step."""
 
 
 class DataStream:
     """Rows of the data in shuffled passes, with relatives from a pairing.
 
-    Bytes stay bytes until a batch is made of them, so that a set of images takes a quarter of the memory.
+    Bytes stay bytes until a batch is made of them, so that a set of images takes a quarter of the memory. Several
+    processes shuffle alike and take equal shares of each batch, whose relatives they draw by generators of their own.
     """
+
+    dealt = True
 
     def __init__(self, pairing: Pairing, data: Tensor, batch_size: int, seed: int, device: torch.device) -> None:
         self.pairing, self.data, self.seed = pairing.to(device), data.to(device), seed
         self.rows = BatchStream(len(data), batch_size, seed, device)
-        self.generator = torch.Generator(device).manual_seed(seed + 1)
+        check_shares(self.rows.batch_size)
+        self.generator = own_generator(device, seed, 0)
 
     def next(self, needs: Needs) -> Views:
-        index = self.rows.next()
+        index = processes.own(self.rows.next())
         views: Views = self.pairing(as_floats(self.data[index]), needs, self.generator)
         views.index = index
         return views
@@ -104,17 +114,28 @@ class DataStream:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         before_shuffle, position = self.rows.state()
-        return {"random.batches": before_shuffle, "random.augmentations": self.generator.get_state()}, position
+        states = processes.each(self.generator.get_state())
+        return {"random.batches": before_shuffle, **numbered("random.augmentations", states)}, position
 
-    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any], step: int) -> None:
         self.rows.restore(tensors["random.batches"], position)
-        self.generator.set_state(tensors["random.augmentations"])
+        state = own_entry("random.augmentations", tensors)
+        if state is not None:
+            self.generator.set_state(state)
+        else:  # there were fewer processes
+            self.generator = own_generator(self.generator.device, self.seed, step)
 
 
 class WorldStream:
-    """Fresh observations from a source, every batch."""
+    """Fresh observations from a source, every batch.
+
+    Several processes draw the same: a source makes a batch as a whole (rows that come once, negatives for all of them).
+    """
+
+    dealt = False
 
     def __init__(self, source: Source, batch_size: int, seed: int, device: torch.device) -> None:
+        check_shares(batch_size)
         self.source, self.batch_size, self.seed = source.to(device), batch_size, seed
         self.generator = torch.Generator(device).manual_seed(seed + 1)
 
@@ -135,10 +156,44 @@ class WorldStream:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"random.augmentations": self.generator.get_state()}, {}
 
-    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any], step: int) -> None:
         self.generator.set_state(tensors["random.augmentations"])
 
 
 def relatives(pairing: Pairing, x: Tensor, seed: int) -> Tensor:
     """One relative of each observation to look at while training, always the same: [n, ...]."""
     return pairing.sample(x, torch.Generator(x.device).manual_seed(seed + 3))
+
+
+# Several processes
+
+
+def check_shares(batch_size: int) -> None:
+    """Refuse a batch that processes cannot share evenly."""
+    if batch_size % processes.count():
+        raise InputError(
+            f"a batch of {batch_size} rows cannot be shared evenly by {processes.count()} processes: choose a batch "
+            "size that is a multiple of their number"
+        )
+
+
+def seed_of_process(seed: int, step: int, what: str) -> int:
+    """The seed of this process's own random numbers from a step on, unlike those of any other."""
+    text = f"{what} {seed} {processes.rank()} {step}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+def own_generator(device: torch.device, seed: int, step: int) -> torch.Generator:
+    """What this process draws augmentations with; the first process begins as one alone does."""
+    number = seed_of_process(seed, step, "augmentations") if processes.rank() or step else seed + 1
+    return torch.Generator(device).manual_seed(number)
+
+
+def numbered(name: str, states: list[Tensor]) -> dict[str, Tensor]:
+    """A tensor of each process for a checkpoint: `name`, `name.1`, `name.2`, …"""
+    return {f"{name}.{rank}" if rank else name: state for rank, state in enumerate(states)}
+
+
+def own_entry(name: str, tensors: dict[str, Tensor]) -> Tensor | None:
+    """This process's tensor in a checkpoint, or None if it was not there then."""
+    return tensors.get(f"{name}.{processes.rank()}" if processes.rank() else name)

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from probssl import processes
 from probssl.encoders import GLOBAL_RANDOM_STATE
 from probssl.errors import CheckpointError, InputError, NonFiniteLoss
-from probssl.objectives.base import Objective
+from probssl.objectives.base import Objective, Terms
 from probssl.pairings.views import Pairing, Source
 from probssl.training import checkpoints
-from probssl.training.batches import DataStream, Stream, WorldStream
+from probssl.training.batches import DataStream, Stream, WorldStream, numbered, own_entry
 from probssl.training.checkpoints import CheckpointFolder
 from probssl.training.files import fingerprint
 from probssl.training.log import RunLog
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
+from probssl.training.sharing import Sharing, get_random_state, own_random_state, set_random_state
+from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import MEANING, SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, Look, clusters_of
+
+RANDOM_STATES = ("random.torch", "random.cuda")
+"""What checkpoints call torch's random state on the CPU and on the GPU."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,24 @@ def fit(
     checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C, SIGTERM and `stop`
     end it between two steps with a checkpoint. A non-finite loss or gradient stops training: before it touches the
     weights on a CPU, at the next row of the log elsewhere.
+
+    Under `torchrun`, or in a process group that is there already, all processes train one model: a batch is shared out
+    among them, the loss and its gradients are those of the whole batch, and all end with the same weights. The first
+    process alone writes and reports.
     """
     plan = TrainingPlan() if plan is None else plan
-    reporter = Reporter() if reporter is None else reporter
-    device = torch.device(device)
     if isinstance(pairing, Source) != (data is None):
         raise InputError("training needs data for a pairing, and none for a world, which makes its own")
     if data is not None and len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
-    own_random_state = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with GLOBAL_RANDOM_STATE, own_random_state, flushed_denormals(), interruptible(stop) as ended:
-        run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), device)
-        run.begin(resume)
-        with reporter:
-            return run.train(reporter, ended)
+    with processes.launched(device), GLOBAL_RANDOM_STATE, flushed_denormals(), interruptible(stop) as ended:
+        reporter = Reporter() if reporter is None or not processes.is_first() else reporter
+        place = processes.own_device(torch.device(device))
+        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+            run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
+            run.begin(resume)
+            with reporter:
+                return run.train(reporter, ended)
 
 
 class _Run:
@@ -104,6 +110,7 @@ class _Run:
     ) -> None:
         torch.manual_seed(seed)
         self.encoder, self.objective, self.pairing = encoder.to(device), objective.to(device), pairing.to(device)
+        processes.equalise([encoder, objective])
         self.plan, self.seed, self.out, self.device = plan, seed, out, device
         self.stream: Stream
         if isinstance(pairing, Source):
@@ -111,6 +118,7 @@ class _Run:
         else:
             assert data is not None
             self.stream = DataStream(pairing, data, plan.batch_size, seed, device)
+        self.sharing = Sharing(encoder, objective, precision=plan.precision, device=device, seed=seed)
         self.optimiser = make_optimiser(encoder, objective, plan)
         self.base_rates = [group["lr"] for group in self.optimiser.param_groups]
         self.watch = self._make_watch()
@@ -132,14 +140,24 @@ class _Run:
         """Start afresh, or go on from the newest checkpoint."""
         if resume and self.folder is None:
             raise InputError("resuming needs the folder of the run")
-        found = self.folder.load_latest() if resume and self.folder is not None else None
+        if processes.count() > 1 and processes.any_of(self.identity != processes.from_first(lambda: self.identity)):
+            raise InputError("all processes must be given the same data, encoder, objective and plan")
+        folder, found = self.folder, None
+        if resume and folder is not None:
+            found = processes.from_first(folder.load_latest)
         if found is not None:
             self._restore(*found)
-        if self.folder is not None:
-            self.folder.clean(keep_checkpoints=found is not None)
+        if folder is not None:
+            processes.from_first(lambda: folder.clean(keep_checkpoints=found is not None))
         if self.out is not None:
-            self.log = RunLog(self.out / "log.jsonl", resume_at=self.step if found else None)
+            self._open_log(self.out / "log.jsonl", resume_at=self.step if found else None)
         self.resumed = found is not None
+
+    def _open_log(self, path: Path, resume_at: int | None) -> None:
+        """The log, which the first process writes and all keep."""
+        if processes.is_first():
+            self.log = RunLog(path, resume_at=resume_at)
+        self.log.rows = processes.from_first(lambda: self.log.rows)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -159,7 +177,8 @@ class _Run:
 
     def save(self) -> None:
         """Write a checkpoint of the current step."""
-        if self.folder is None:
+        folder = self.folder
+        if folder is None:
             return
         random, position = self.stream.state()
         tensors = {
@@ -167,17 +186,18 @@ class _Run:
             **checkpoints.gather("objective", self.objective.state_dict()),
             **checkpoints.optimiser_tensors(self.optimiser),
             **random,
-            "random.torch": torch.get_rng_state(),
+            **dict(zip(RANDOM_STATES, get_random_state(self.device), strict=False)),
         }
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        if processes.count() > 1:
+            for name, state in zip(RANDOM_STATES, self.sharing.random, strict=False):
+                tensors |= numbered(f"{name}.own", processes.each(state))
         metadata = {
             "identity": self.identity,
             "batches": position,
             "watch": self.watch.state(),
             "seconds": self.seconds,
         }
-        self.folder.save(self.step, tensors, metadata)
+        processes.from_first(lambda: folder.save(self.step, tensors, metadata))
 
     def _restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
         mine, theirs = self.identity, metadata["identity"]
@@ -190,12 +210,14 @@ class _Run:
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
         checkpoints.restore_optimiser(self.optimiser, tensors)
-        self.stream.restore(tensors, metadata["batches"])
-        torch.set_rng_state(tensors["random.torch"])
-        if self.device.type == "cuda" and "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.watch.restore(metadata["watch"])
         self.step = metadata["step"]
+        self.stream.restore(tensors, metadata["batches"], self.step)
+        set_random_state(self.device, [tensors[name] for name in RANDOM_STATES if name in tensors])
+        own = [own_entry(f"{name}.own", tensors) for name in RANDOM_STATES]
+        known = [state for state in own if state is not None]
+        fresh = own_random_state(self.device, self.seed, self.step)
+        self.sharing.random = known if len(known) == len(fresh) else fresh
+        self.watch.restore(metadata["watch"])
         self.seconds = metadata["seconds"]
 
     def train(self, reporter: Reporter, stop: threading.Event) -> Fitted:
@@ -212,18 +234,19 @@ class _Run:
             self._look(reporter)  # before the checkpoint, which carries what was seen
             self.save()
         try:
-            while self.step < plan.steps and not stop.is_set():
+            while self.step < plan.steps and not processes.any_of(stop.is_set()):
                 terms = self._forward()
                 last = self.step + 1 == plan.steps
                 log_now = (self.step + 1) % log_interval == 0 or last
+                shown = self.sharing.agreed(terms) if every_step or log_now else terms
                 if every_step or log_now:
-                    terms.check_finite()
+                    shown.check_finite()
                 self._update(terms.total, check=every_step or log_now)
                 self.step += 1
                 reporter.advance(self.step)
                 if log_now:
                     self.seconds = time.perf_counter() - started
-                    seen = self._look(reporter, terms.numbers())
+                    seen = self._look(reporter, shown.numbers())
                     if last and not seen.finite:
                         raise NonFiniteLoss("the representation is not finite")
                 if self.step % checkpoint_interval == 0 and not last:
@@ -242,9 +265,10 @@ class _Run:
         interrupted = self.step < plan.steps and failure is None
         return Fitted(self.step, self.seconds, self.log.rows, dict(self.watch.standing), interrupted, failure)
 
-    def _forward(self) -> Any:
+    def _forward(self) -> Terms:
         views = self.stream.next(self.objective.needs)
-        return self.objective(self.encoder, views, self.plan.weights(self.step, self.objective.weights))
+        weights = self.plan.weights(self.step, self.objective.weights)
+        return self.sharing.loss(views, weights, dealt=self.stream.dealt)
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
@@ -261,6 +285,7 @@ class _Run:
         self.optimiser.zero_grad()
         loss.backward()
         parameters = self._parameters()
+        processes.average_(p.grad for p in parameters if p.grad is not None)
         if check:
             _check_gradients(parameters, loss)
         if self.plan.clip_norm is not None:
@@ -348,41 +373,3 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
     kind = torch.optim.AdamW if plan.optimiser == "adamw" else torch.optim.Adam
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in seen)
     return kind(groups, lr=0.0, weight_decay=plan.weight_decay, fused=fused)
-
-
-@contextlib.contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Numbers below 1e-38 count as zero: exponentials of large energies are full of them, and each costs like fifty."""
-    already = bool((torch.full((16,), 1e-38) * 1e-3 == 0).all())
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(already)
-
-
-@contextlib.contextmanager
-def interruptible(stop: threading.Event | None = None) -> Iterator[threading.Event]:
-    """An event (`stop`, where given) that the first Ctrl-C or SIGTERM sets, for training to end between two steps.
-
-    A second one aborts.
-    """
-    stop = threading.Event() if stop is None else stop
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    asked = False
-
-    def request(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        stop.set()
-
-    previous = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from Python

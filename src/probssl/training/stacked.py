@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 
-from probssl.training.loop import Fitted, fit, flushed_denormals, interruptible
+from probssl.training.loop import Fitted, fit
 from probssl.training.progress import Reporter
 from probssl.training.stack import Stack, Trial, can_compile, kind_of
 from probssl.training.stack_gedi import StackedGEDI, together
 from probssl.training.stack_parts import layers_of
+from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import SAMPLE_ROWS
 
 __all__ = ["Trial", "fit_many"]
@@ -127,6 +128,8 @@ def _kind(trial: Trial) -> Hashable | None:
     if len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
         return None
     if plan.initial_weights and not StackedGEDI.fits(objective):
+        return None
+    if plan.precision != "float32":  # which `fit` knows how to do
         return None
     return (
         tuple(layers),

@@ -1,0 +1,194 @@
+"""One loss in several processes, and in half precision: what an encoder does differently while a loss is computed.
+
+Objectives know nothing of it. They get the whole batch and an encoder; the encoder takes this process's rows of
+whatever it is given, encodes them, and `gather`s the embeddings of all. So negatives, moments of a batch, predictors,
+queues, memory banks and chains of samplers are the same in every process, and the same as in one. Objectives whose
+loss is a mean of one term a row (`Objective.rowwise`) get this process's rows alone, and nothing is gathered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probssl import processes
+from probssl.objectives.base import Objective, Terms
+from probssl.pairings.views import Views
+from probssl.training.batches import seed_of_process
+
+Forward = Callable[[Tensor], Tensor]
+
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+"""In which encoders compute, by name; None for that of their weights."""
+
+SECOND_DIMENSION = ("augmented", "score", "directions", "noise")
+"""Parts of a batch whose first dimension is not that of rows."""
+
+
+class Sharing:
+    """Computes the loss of an encoder, this process's part of it, so that gradients averaged over processes are its.
+
+    A layer of the encoder that looks at the whole batch (batch normalisation, `whole_batch` of `encoders.Centring`)
+    still does: its input is gathered. What an encoder draws at random (dropout) it draws from a random state of this
+    process; everything else draws the same in all.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, objective: Objective, *, precision: str, device: torch.device, seed: int
+    ) -> None:
+        self.encoder, self.objective, self.device = encoder, objective, device
+        self.dtype = PRECISIONS[precision]
+        self.random = own_random_state(device, seed, 0)
+        self._divided = False  # whether the rows that layers see are this process's alone
+        encoders = [encoder, *objective.encoders()]
+        self._changed: list[tuple[nn.Module, Forward]] = []
+        if self.dtype is not None or processes.count() > 1:
+            self._changed += [(each, functools.partial(self._encode, each.forward)) for each in encoders]
+        if processes.count() > 1:
+            within = [*encoders, objective] if objective.rowwise else encoders
+            couplings = {layer: None for module in within for layer in module.modules() if _sees_batch(layer)}
+            self._changed += [(layer, functools.partial(self._join, layer, layer.forward)) for layer in couplings]
+
+    def loss(self, views: Views, weights: Mapping[str, float], *, dealt: bool) -> Terms:
+        """The loss on a batch, of which each process has all or, where `dealt`, its own rows."""
+        if not self._changed:
+            return self.objective(self.encoder, views, weights)
+        divided = False
+        if processes.count() > 1 and self.objective.rowwise:
+            divided = dealt or len(views.x) % processes.count() == 0
+            views = views if dealt or not divided else share(views)
+        elif dealt:
+            views = join(views)
+        with self._at_work(), self._dividing(divided):
+            return self.objective(self.encoder, views, weights)
+
+    def agreed(self, terms: Terms) -> Terms:
+        """The terms for reading: of the whole batch, the same in every process."""
+        if processes.count() == 1 or not self.objective.rowwise:
+            return terms
+        numbers = torch.stack([terms.total.detach(), *(value.detach() for value in terms.values())])
+        processes.average_([numbers])
+        found = Terms(dict(zip(terms, numbers[1:], strict=True)), {})
+        found.total = numbers[0]
+        return found
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Encoders and their layers do as they should here for as long as this lasts."""
+        before = [vars(module).get("forward") for module, _ in self._changed]
+        try:
+            for module, forward in self._changed:
+                module.forward = forward
+            yield
+        finally:
+            for (module, _), previous in zip(self._changed, before, strict=True):
+                vars(module).pop("forward", None)
+                if previous is not None:
+                    module.forward = previous
+
+    @contextlib.contextmanager
+    def _dividing(self, divided: bool) -> Iterator[None]:
+        """Layers see this process's rows alone, and draw from its own random state."""
+        if not divided:
+            yield
+            return
+        shared_state = get_random_state(self.device)
+        set_random_state(self.device, self.random)
+        self._divided = True
+        try:
+            yield
+        finally:
+            self._divided = False
+            self.random = get_random_state(self.device)
+            set_random_state(self.device, shared_state)
+
+    def _encode(self, forward: Forward, x: Tensor) -> Tensor:
+        """Embeddings of all of x, of which this process computes its share."""
+        apart = self._divided or processes.count() == 1 or len(x) % processes.count() != 0
+        with self._half_precision():
+            if apart:
+                z = forward(x)
+            else:
+                with self._dividing(True):
+                    z = forward(processes.deal(x))
+        z = z if self.dtype is None else z.to(x.dtype)
+        return z if apart else processes.gather(z)
+
+    def _join(self, layer: nn.Module, forward: Forward, x: Tensor) -> Tensor:
+        """What a layer that looks at the whole batch makes of it, of which the rows of this process."""
+        if not (self._divided and layer.training):
+            return forward(x)
+        return processes.own(forward(processes.gather(x)))
+
+    def _half_precision(self) -> contextlib.AbstractContextManager[Any]:
+        if self.dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
+
+
+def _sees_batch(layer: nn.Module) -> bool:
+    """Whether rows of a batch meet in this layer."""
+    normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) and not isinstance(layer, nn.SyncBatchNorm)
+    return normalises or getattr(layer, "whole_batch", False)
+
+
+# Batches
+
+
+def join(views: Views) -> Views:
+    """The batch of which each process has its rows; parts of one type and number of rows go in one message."""
+    messages: dict[tuple[torch.dtype, int], dict[str, Tensor]] = {}
+    for name, part in parts_of(views).items():
+        rows = part.movedim(_dimension(name), 0)
+        messages.setdefault((rows.dtype, len(rows)), {})[name] = rows
+    found = {}
+    for parts in messages.values():
+        flat = [rows.reshape(len(rows), -1) for rows in parts.values()]
+        columns = processes.gather(torch.cat(flat, 1)).split([rows.shape[1] for rows in flat], 1)
+        for (name, rows), part in zip(parts.items(), columns, strict=True):
+            found[name] = part.reshape(len(part), *rows.shape[1:]).movedim(0, _dimension(name))
+    return dataclasses.replace(views, **found)
+
+
+def share(views: Views) -> Views:
+    """This process's rows of a batch of which all processes have all."""
+    return dataclasses.replace(views, **{n: processes.own(part, _dimension(n)) for n, part in parts_of(views).items()})
+
+
+def parts_of(views: Views) -> dict[str, Tensor]:
+    """The tensors of a batch by name."""
+    parts = {field.name: getattr(views, field.name) for field in dataclasses.fields(views)}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _dimension(name: str) -> int:
+    """Along which the rows of a part of a batch are."""
+    return 1 if name in SECOND_DIMENSION else 0
+
+
+# Randomness
+
+
+def own_random_state(device: torch.device, seed: int, step: int) -> list[Tensor]:
+    """A random state that this process alone has: of the CPU and, where it computes there, of the GPU."""
+    number = seed_of_process(seed, step, "encoder")
+    devices = [torch.device("cpu"), *([device] if device.type == "cuda" else [])]
+    return [torch.Generator(place).manual_seed(number).get_state() for place in devices]
+
+
+def get_random_state(device: torch.device) -> list[Tensor]:
+    """torch's random state on the CPU and, where it computes there, on the GPU."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def set_random_state(device: torch.device, state: list[Tensor]) -> None:
+    """Put back what `get_random_state` gave."""
+    torch.set_rng_state(state[0])
+    if device.type == "cuda" and len(state) > 1:  # a checkpoint made on a CPU has none
+        torch.cuda.set_rng_state(state[1], device)
