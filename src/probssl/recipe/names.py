@@ -150,10 +150,11 @@ WHITENED_ROWS = 10_000
 NETWORKS = {
     "conv": "convolutions that halve the image, then a hidden layer",
     "resnet8": "GEDI's residual network",
+    "resnet18": "ResNet-18 for small images, with batch normalisation",
     "mlp": "a multilayer perceptron, which does not know what is beside what",
 }
 
-NETWORK_WIDTHS = {"conv": 16, "resnet8": 32}
+NETWORK_WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8}
 """Channels of the first convolution unless asked for: what two cores train in minutes."""
 
 NETWORK_HIDDEN = (512, 512)
@@ -161,6 +162,8 @@ NETWORK_HIDDEN = (512, 512)
 
 AUGMENTATIONS = (
     "simclr-cifar",
+    "siamese-cifar",
+    "siamese-fisher",
     "gedi-svhn",
     "gedi-cifar10",
     "gedi-cifar100",
@@ -171,6 +174,9 @@ AUGMENTATIONS = (
     "simvae-celeba",
 )
 """Augmentations of images by name, as `pairings.IMAGE_PRESETS` has them, which this module does not import."""
+
+SCORED_AUGMENTATIONS = ("siamese-fisher", "gedi-svhn", "gedi-cifar10", "gedi-cifar100", "gedi-mnist")
+"""Those that end in noise, and so have a score, which objectives of `NEEDS_SCORE` ask for."""
 
 OF_IMAGES = ("network", "width", "augmentation")
 """Choices that tables and worlds have none of."""
