@@ -390,6 +390,9 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
     ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
+    ObjectiveMember(
+        "sliced-fisher-expanded", lambda: SlicedFisher(slices=2, expanded=True), bound_in_expectation=True
+    ),
     *(
         ObjectiveMember(f"chi-squared-{pair}-{energy.name}", lambda e=energy, p=pair: ChiSquared(e.build(), pair=p))
         for pair, energy in itertools.product(PAIRS, ENERGIES)

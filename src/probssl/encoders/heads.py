@@ -45,18 +45,20 @@ PROJECTION_HEADS: Mapping[str, HeadShape] = MappingProxyType(
 )
 """Projection heads by the method that was published with them, on the 2,048 dimensions of a ResNet-50.
 
-simclr: Chen et al. 2020; also the head of every Siamese-EBM model on images but SimSiam's ("of dimension 128 with 2
-    layers", section 4.3). moco-v2: Chen et al. 2020b. byol: Grill et al. 2020. simsiam: Chen & He 2021. barlow: Zbontar
-et al. 2021. vicreg: Bardes et al. 2022. swav: Caron et al. 2020. GEDI (appendix M) has two layers of 2F and F units on F
-features, normalised for Barlow Twins and SwAV: `projection_head("simclr", F, dim=F, hidden=2 * F)`.
+simclr: Chen et al. 2020; also the head of every Siamese-EBM model of images but SimSiam's (section 4.3: "of dimension
+    128 with 2 layers").
+moco-v2: Chen et al. 2020b. byol: Grill et al. 2020. simsiam: Chen & He 2021. barlow: Zbontar et al. 2021. vicreg:
+    Bardes et al. 2022. swav: Caron et al. 2020.
+GEDI (appendix M) has layers of 2F and F units on F features: "simclr" with `dim=F, hidden=2 * F`, and "swav" with the
+    same where it normalises them, for Barlow Twins and SwAV.
 """
 
 
 def projection_head(name: str, features: int, *, dim: int | None = None, hidden: int | None = None) -> nn.Module:
     """The head g of that name on a representation of so many features: [n, features] → [n, dim].
 
-    `WithHead(encoder, projection_head("simclr", encoder.dim))` is what the objective sees; the representation is that of
-    the encoder alone. `dim` and `hidden` replace the published sizes, which are made for large networks.
+    `WithHead(encoder, projection_head("simclr", encoder.dim))` is what the objective sees; the representation is the
+    encoder's own. `dim` and `hidden` replace the published sizes, which are made for large networks.
     """
     if name not in PROJECTION_HEADS:
         close = difflib.get_close_matches(name, PROJECTION_HEADS, n=1)

@@ -25,8 +25,8 @@ class ResNet18(nn.Module):
 
     Batch normalisation makes images of a batch depend on each other while training; evaluation uses running averages.
     Convolutions start with variance 2 / outputs (He et al. 2015, as the authors have it), scales of the normalisation
-    at 1. Weights are kept in `channels_last` order, which convolutions on CPUs and recent GPUs are faster in; images may
-    come in any order, and nothing else changes.
+    at 1. Weights are kept in the memory order `channels_last`, in which convolutions are faster; images may come in any
+    order, and no value depends on it.
     """
 
     def __init__(self, channels: int = 3, width: int = 64, dim: int | None = None, *, stem: Stem = "cifar") -> None:
@@ -51,9 +51,7 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or x.shape[1] != self.channels:
-            raise InputError(
-                f"images for this network are [n, {self.channels}, height, width], not {list(x.shape)}"
-            )
+            raise InputError(f"images for this network are [n, {self.channels}, height, width], not {list(x.shape)}")
         x = F.relu(self.norm(self.first(x)), inplace=True)
         if self.stem == "imagenet":
             x = F.max_pool2d(x, 3, stride=2, padding=1)

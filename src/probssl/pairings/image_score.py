@@ -48,7 +48,9 @@ class CountableImageAugmentation(Pairing):
             )
         count = math.prod(len(outcomes) for outcomes in self._steps(True))
         if count > MOST_OUTCOMES:
-            raise InputError(f"this augmentation has {count:,} outcomes, and {MOST_OUTCOMES:,} are the most: shift less")
+            raise InputError(
+                f"this augmentation has {count:,} outcomes, and {MOST_OUTCOMES:,} are the most: shift less"
+            )
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.augmentation.sample(x, generator)
@@ -79,7 +81,7 @@ class CountableImageAugmentation(Pairing):
         """What each step may do, in their order: its probability, and the change."""
         s, reach = self.strengths, self.strengths.shift_pixels
         moves = list(itertools.product(range(-reach, reach + 1), repeat=2))
-        steps = [
+        steps: list[list[tuple[float, Change]]] = [
             [(1 - s.shift, _same), *((s.shift / len(moves), _shift(down, right)) for down, right in moves)],
             [(1 - s.flip, _same), (s.flip, transforms.flipped_horizontally)],
             [(1 - s.vertical_flip, _same), (s.vertical_flip, transforms.flipped_vertically)],

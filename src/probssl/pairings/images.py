@@ -98,7 +98,8 @@ IMAGE_PRESETS: Mapping[str, ImageStrengths] = MappingProxyType(
     {
         "simclr-cifar": _SIMCLR,
         "siamese-cifar": dataclasses.replace(_SIAMESE, blur=0.5),
-        "siamese-fisher": dataclasses.replace(_SIAMESE, noise=1, noise_std=0.1),
+        "siamese-fisher": dataclasses.replace(_SIAMESE, noise=1, noise_std=1.0),
+        "siamese-digits": ImageStrengths(crop=1, crop_scale=0.4, noise=1, noise_std=1.0),
         "gedi-svhn": _GEDI,
         "gedi-cifar10": dataclasses.replace(_GEDI, flip=0.5),
         "gedi-cifar100": dataclasses.replace(_GEDI, flip=0.5),
@@ -112,8 +113,9 @@ IMAGE_PRESETS: Mapping[str, ImageStrengths] = MappingProxyType(
 """ImageStrengths by paper and data.
 
 simclr-cifar: Chen et al. 2020, appendix B.9: jitter of half strength, no blur.
-siamese-*: Siamese-EBM, section 4.3: those of SimSiam (Chen & He 2021, appendix A); with the Fisher loss noise in place
-    of the blur. Its standard deviation is not printed.
+siamese-cifar, siamese-fisher: Siamese-EBM, section 4.3: those of SimSiam (Chen & He 2021, appendix A), for the Fisher
+    loss with noise in place of the blur. Its standard deviation is not printed; 1 is ours, see docs/images.md.
+siamese-digits: the same for digits, which are neither turned round nor coloured, and larger boxes.
 gedi-*: GEDI, Table 9, which gives probabilities and noise. It prints neither strengths of the jitter nor the scale of
     the crop: those of SimCLR stand in, and for digits the scale of SimVAE, since a twelfth of a digit is not one.
 simvae-*: SimVAE, Table 2. Its flip is vertical, in the paper and in the code; the code jitters always.
@@ -178,9 +180,10 @@ class ImageAugmentation(SampledPairing):
     def sample_with_score(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """A draw x̃ = A_a(x) + ε, the same as that of `sample`, and its score J_aᵀ ε / σ² along a: [n, c, h, w] each."""
         if not has_score(self.strengths):
+            scored = [name for name, strengths in IMAGE_PRESETS.items() if has_score(strengths)]
             raise InputError(
                 "an augmentation of images has a score where all of them get noise: set noise=1 and a positive "
-                f"noise_std, or choose one of {', '.join(name for name in IMAGE_PRESETS if has_score(image_preset(name)))}"
+                f"noise_std, or choose one of {', '.join(scored)}"
             )
         std = self.strengths.noise_std
         with torch.enable_grad():

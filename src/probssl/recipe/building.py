@@ -138,7 +138,9 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
         "snl": lambda: objectives.SNL(dim, made(), pair=pair),
         "nce": lambda: objectives.NCE(dim, made(), pair=pair),
         "fisher": lambda: objectives.Fisher(made()),
-        "sliced-fisher": lambda: objectives.SlicedFisher(made(), slices=recipe.slices),
+        "sliced-fisher": lambda: objectives.SlicedFisher(
+            made(), slices=recipe.slices, expanded=recipe.images is not None
+        ),
         "jensen-shannon": lambda: objectives.JensenShannon(made(), pair=pair),
         "chi-squared": lambda: objectives.ChiSquared(made(), pair=pair),
         "renyi": lambda: objectives.RenyiInfoNCE(made(), order=recipe.order, pair=pair),

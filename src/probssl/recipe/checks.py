@@ -121,8 +121,8 @@ def check_images(recipe: Recipe) -> None:
     """Refuse what cannot be asked of images."""
     if recipe.objective in NEEDS_SCORE and recipe.augmentation not in (None, *SCORED_AUGMENTATIONS):
         raise InputError(
-            f"the {recipe.objective} objective needs the score ∇ₓ log p(x̃ | x), which augmentations of images have that "
-            f"end in noise: choose {', '.join(SCORED_AUGMENTATIONS[:-1])} or {SCORED_AUGMENTATIONS[-1]}, "
+            f"the {recipe.objective} objective needs the score ∇ₓ log p(x̃ | x), which augmentations of images have "
+            f"that end in noise: choose {', '.join(SCORED_AUGMENTATIONS[:-1])} or {SCORED_AUGMENTATIONS[-1]}, "
             f"not {recipe.augmentation}"
         )
     network = recipe.network or "conv"

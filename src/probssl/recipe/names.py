@@ -164,6 +164,7 @@ AUGMENTATIONS = (
     "simclr-cifar",
     "siamese-cifar",
     "siamese-fisher",
+    "siamese-digits",
     "gedi-svhn",
     "gedi-cifar10",
     "gedi-cifar100",
@@ -175,7 +176,7 @@ AUGMENTATIONS = (
 )
 """Augmentations of images by name, as `pairings.IMAGE_PRESETS` has them, which this module does not import."""
 
-SCORED_AUGMENTATIONS = ("siamese-fisher", "gedi-svhn", "gedi-cifar10", "gedi-cifar100", "gedi-mnist")
+SCORED_AUGMENTATIONS = ("siamese-fisher", "siamese-digits", "gedi-svhn", "gedi-cifar10", "gedi-cifar100", "gedi-mnist")
 """Those that end in noise, and so have a score, which objectives of `NEEDS_SCORE` ask for."""
 
 OF_IMAGES = ("network", "width", "augmentation")
@@ -192,6 +193,10 @@ IMAGE_TEMPERATURE = 0.2
 
 IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
+
+IMAGE_FISHER_DEFAULTS: dict[str, Any] = {"energy": "euclidean", "network": "mlp"}
+"""The same of objectives on the score: the energy that Siamese-EBM advises, and a network without convolutions, whose
+slopes the paper found hard to bring to the size of the score."""
 
 IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of latent-variable models."""
