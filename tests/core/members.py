@@ -61,6 +61,8 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import (
+    CountableImageAugmentation,
+    ImageStrengths,
     Each,
     GaussianNoise,
     ImageAugmentation,
@@ -211,6 +213,14 @@ SAMPLED: list[Member[SampledPairing]] = [
     Member("each-image", lambda: Each(ImageAugmentation("gedi-mnist"))),
 ]
 """Pairings without a density: of images."""
+
+COUNTED: list[Member[Pairing]] = [
+    Member(
+        "countable-images",
+        lambda: CountableImageAugmentation(ImageStrengths(flip=0.4, grey=0.3, noise=1, noise_std=0.4)),
+    )
+]
+"""Pairings of images with a density, which tests/core/test_image_score.py holds to the mixture of all outcomes."""
 
 
 # --- objectives -------------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def concrete(base: type) -> set[type]:
 
 @pytest.mark.parametrize(
     ("base", "members"),
-    [(Energy, ENERGIES), (Pairing, [*PAIRINGS, *SAMPLED]), (Objective, OBJECTIVES)],
+    [(Energy, ENERGIES), (Pairing, [*PAIRINGS, *SAMPLED, *COUNTED]), (Objective, OBJECTIVES)],
     ids=lambda v: "",
 )
 def test_every_class_is_in_the_catalogue(base: type, members: list) -> None:

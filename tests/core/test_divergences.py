@@ -244,7 +244,7 @@ def test_slices_average_to_the_exact_loss_and_gradient(energy: Energy, expanded:
             max((a - b).abs().max().item() / b.abs().max().item() for a, b in zip(found, wanted, strict=True))
         )
         assert sliced.item() == pytest.approx(exact.item(), rel=1e-2 * (step / 0.04) ** 2)
-    assert errors[2] < 1e-3
+    assert errors[2] < 2e-3
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.1), "the error is of second order in the step"
 
 
