@@ -62,10 +62,10 @@ from probssl.objectives import (
 )
 from probssl.pairings import (
     CountableImageAugmentation,
-    ImageStrengths,
     Each,
     GaussianNoise,
     ImageAugmentation,
+    ImageStrengths,
     LinearMixture,
     MaskAndNoise,
     Pairing,
@@ -400,9 +400,7 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
     ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
-    ObjectiveMember(
-        "sliced-fisher-expanded", lambda: SlicedFisher(slices=2, expanded=True), bound_in_expectation=True
-    ),
+    ObjectiveMember("sliced-fisher-expanded", lambda: SlicedFisher(slices=2, expanded=True), bound_in_expectation=True),
     *(
         ObjectiveMember(f"chi-squared-{pair}-{energy.name}", lambda e=energy, p=pair: ChiSquared(e.build(), pair=p))
         for pair, energy in itertools.product(PAIRS, ENERGIES)

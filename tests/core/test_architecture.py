@@ -17,7 +17,7 @@ from probssl.energies import Energy
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 
-from .members import ENERGIES, OBJECTIVES, PAIRINGS, SAMPLED
+from .members import COUNTED, ENERGIES, OBJECTIVES, PAIRINGS, SAMPLED
 
 SOURCE = Path(probssl.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -264,7 +264,9 @@ def test_the_variance_of_a_slice_is_the_stated_one(expanded: bool) -> None:
     wanted = residual.square().sum() ** 2 - residual.pow(4).sum()
     objective = SlicedFisher(slices=2, expanded=expanded)
     each = [
-        objective(encoder, Views(x[i:j], views.augmented[:, i:j], views.score[:, i:j], directions=views.directions[:, i:j]))
+        objective(
+            encoder, Views(x[i:j], views.augmented[:, i:j], views.score[:, i:j], directions=views.directions[:, i:j])
+        )
         for i, j in itertools.pairwise(range(0, len(x) + 1, 10))
     ]
     found = torch.stack([terms.total for terms in each]).var() * 10
