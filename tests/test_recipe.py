@@ -24,7 +24,6 @@ from probssl.recipe import (
     ENERGIES,
     ENERGY_OF,
     EVERY_OBJECTIVE,
-    NEEDS_SCORE,
     NETWORKS,
     OBJECTIVES,
     OF_IMAGES,
@@ -458,8 +457,8 @@ def test_networks_of_images_of_any_size(network: str, shape: tuple[int, int, int
     assert recipe.build_encoder(math.prod(shape))(torch.zeros(2, *shape)).shape == (2, 5)
 
 
-@pytest.mark.parametrize("objective", [name for name in EVERY_OBJECTIVE if name not in NEEDS_SCORE])
-def test_every_objective_but_those_on_scores_trains_on_images(objective: str) -> None:
+@pytest.mark.parametrize("objective", EVERY_OBJECTIVE)
+def test_every_objective_trains_on_images(objective: str) -> None:
     recipe = Recipe.for_images("x", objective=objective, dim=4, batch_size=8, sgld_steps=1).for_shape((1, 8, 8))
     rows = 40
     encoder, made = recipe.build_encoder(64), recipe.build_objective(64, rows)
@@ -479,7 +478,10 @@ def test_the_names_of_augmentations_are_those_there_are() -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Recipe.for_images("x", objective="fisher"), ("fisher", "score", "images")),
+        (
+            lambda: Recipe.for_images("x", objective="fisher", augmentation="simclr-cifar"),
+            ("fisher", "score", "noise", "siamese-fisher", "or gedi-mnist, not simclr-cifar"),
+        ),
         (lambda: Recipe.for_images("x", noise=0.3), ("noise", "x is a set of images", "augmentation")),
         (lambda: Recipe.for_images("x", noise=0.25), ("noise", "set of images")),
         (lambda: Recipe(preservation=0.9).on(images="x"), ("preservation", "x is a set of images")),

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import probssl
 from probssl.data import (
     IMAGES,
+    Corrupt,
     ImageSet,
     Part,
     Progress,
@@ -95,16 +96,23 @@ class Model:
         return torch.from_numpy(images)
 
     def read(
-        self, source: str | os.PathLike[str], *, label: str | None = None, progress: Progress | None = None
+        self,
+        source: str | os.PathLike[str],
+        *,
+        label: str | None = None,
+        corrupt: Corrupt = "refuse",
+        progress: Progress | None = None,
     ) -> Table | ImageSet:
         """Data for this model: a table in its columns, or images; those of a folder are resized to the model's size."""
         seed, shape = self.recipe.seed % 2**32, self.recipe.shape
+        if shape is None and corrupt != "refuse":
+            raise InputError(f"{os.fspath(source)} is read as a table: corrupt is for images")
         if shape is None:
             return load(source, label=label, features=self.feature_names, seed=seed, progress=progress)
         if images_of(source) is None:
             raise InputError(f"the model is of images, and {os.fspath(source)} is no set, folder or archive of images")
         size = None if source in IMAGES else (shape[1], shape[2])
-        found = read(source, label=label, size=size, progress=progress)
+        found = read(source, label=label, size=size, corrupt=corrupt, progress=progress)
         assert isinstance(found, ImageSet)
         return found
 

@@ -22,7 +22,7 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import ImageSet, Table, check_trainable, images_of, read, world_of
+from probssl.data import Corrupt, ImageSet, Table, check_trainable, images_of, read, world_of
 from probssl.encoders import encode
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
 from probssl.evaluation import Comparison, evaluate, judged_rows
@@ -51,18 +51,25 @@ class Source:
     keep_constant: bool = False
     size: tuple[int, int] | None = None
     """To which images are resized."""
+    corrupt: Corrupt = "refuse"
+    """What is done with files that are no whole images."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         found = {"data": self.data, "label": self.label, "drop": list(self.drop), "keep_constant": self.keep_constant}
-        return found if self.size is None else {**found, "size": list(self.size)}
+        return {
+            **found,
+            **({} if self.size is None else {"size": list(self.size)}),
+            **({} if self.corrupt == "refuse" else {"corrupt": self.corrupt}),
+        }
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Source:
         """The inverse of `as_dict`."""
         height, width = stored.get("size") or (0, 0)
         size = (height, width) if height else None
-        return cls(stored["data"], stored["label"], tuple(stored["drop"]), stored["keep_constant"], size)
+        corrupt = stored.get("corrupt", "refuse")
+        return cls(stored["data"], stored["label"], tuple(stored["drop"]), stored["keep_constant"], size, corrupt)
 
 
 class Run:
@@ -108,7 +115,7 @@ class Run:
 
     def data(self) -> Table | ImageSet:
         """What it was trained on, read again."""
-        return self.model.read(self.source.data, label=self.source.label)
+        return self.model.read(self.source.data, label=self.source.label, corrupt=self.source.corrupt)
 
     def table(self) -> Table:
         """The rows of the table it was trained on."""
@@ -230,6 +237,7 @@ def fit(
     *,
     label: str | None = None,
     size: tuple[int, int] | None = None,
+    corrupt: Corrupt = "refuse",
     recipe: Recipe | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -241,24 +249,38 @@ def fit(
 
     Options are those of `Recipe`. A named world (`world:sphere10`) is trained on fresh draws, from `Recipe.for_world`
     unless there is a recipe; images (`mnist`, a folder, an array [n, channels, height, width]) from
-    `Recipe.for_images`. `size` is for a folder of images of several sizes: height and width that all are resized to.
+    `Recipe.for_images`. `size` is for a folder of images of several sizes: height and width that all are resized to;
+    `corrupt="skip"` passes over its files that are no whole images, which else are refused.
     The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
     checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`. A script that
     `torchrun` starts several times trains one model, in as many processes.
     """
-    chosen = begin(data, recipe, options)
+    chosen, source = begin(data, recipe, options), None
     with processes.launched():
         if not isinstance(data, (Table, ImageSet)):
             given = data
-            data = processes.first_then_others(lambda: read(given, label=label, size=size, seed=chosen.seed % 2**32))
+            written = None if isinstance(data, np.ndarray) else os.fspath(data)
+            data = processes.first_then_others(
+                lambda: read(given, label=label, size=size, corrupt=corrupt, seed=chosen.seed % 2**32)
+            )
+            if written is not None and isinstance(data, ImageSet):
+                source = Source(written, size=size, corrupt=corrupt)
         made = processes.from_first(lambda: tempfile.mkdtemp(prefix="probssl-") if out is None else str(out))
-        return _fit(data, chosen, Path(made), resume, overwrite, progress)
+        return _fit(data, chosen, Path(made), source, resume, overwrite, progress)
 
 
-def _fit(data: Table | ImageSet, recipe: Recipe, folder: Path, resume: bool, overwrite: bool, progress: bool) -> Run:
+def _fit(
+    data: Table | ImageSet,
+    recipe: Recipe,
+    folder: Path,
+    source: Source | None,
+    resume: bool,
+    overwrite: bool,
+    progress: bool,
+) -> Run:
     reporter = ProgressBar(f"{recipe.objective} · {recipe.energy}") if progress else Reporter()
-    model, fitted = train(data, recipe, folder, resume=resume, overwrite=overwrite, reporter=reporter)
+    model, fitted = train(data, recipe, folder, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
     if fitted.failure is not None:
         raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
     if fitted.interrupted:

@@ -184,7 +184,11 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(room, scratch, monkeypatch)
         (["--drop", "a"], ["--drop", "set of images"]),
         (["--noise", 0.1], ["noise", "bars is a set of images"]),
         (["--preservation", 0.1], ["preservation", "set of images"]),
-        (["--objective", "fisher"], ["fisher", "score", "images"]),
+        (
+            ["--objective", "fisher", "--augmentation", "simclr-cifar"],
+            ["fisher", "score", "siamese-fisher", "not simclr-cifar"],
+        ),
+        (["--corrupt", "mend"], ["'mend'", "refuse or skip"]),
         (["--network", "vgg"], ["'vgg'", "conv"]),
         (["--size", "x"], ["--size"]),
         (["--hidden", "8"], ["hidden", "conv"]),

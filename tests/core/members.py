@@ -61,9 +61,11 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import (
+    CountableImageAugmentation,
     Each,
     GaussianNoise,
     ImageAugmentation,
+    ImageStrengths,
     LinearMixture,
     MaskAndNoise,
     Pairing,
@@ -211,6 +213,14 @@ SAMPLED: list[Member[SampledPairing]] = [
     Member("each-image", lambda: Each(ImageAugmentation("gedi-mnist"))),
 ]
 """Pairings without a density: of images."""
+
+COUNTED: list[Member[Pairing]] = [
+    Member(
+        "countable-images",
+        lambda: CountableImageAugmentation(ImageStrengths(flip=0.4, grey=0.3, noise=1, noise_std=0.4)),
+    )
+]
+"""Pairings of images with a density, which tests/core/test_image_score.py holds to the mixture of all outcomes."""
 
 
 # --- objectives -------------------------------------------------------------------------------------------------------
@@ -390,6 +400,7 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     *(ObjectiveMember(f"sliced-fisher-{energy.name}", lambda e=energy: SlicedFisher(e.build())) for energy in ENERGIES),
     ObjectiveMember("sliced-fisher-three", lambda: SlicedFisher(slices=3, step=0.1)),
+    ObjectiveMember("sliced-fisher-expanded", lambda: SlicedFisher(slices=2, expanded=True), bound_in_expectation=True),
     *(
         ObjectiveMember(f"chi-squared-{pair}-{energy.name}", lambda e=energy, p=pair: ChiSquared(e.build(), pair=p))
         for pair, energy in itertools.product(PAIRS, ENERGIES)

@@ -429,15 +429,28 @@ def _(objective: SlicedFisher, encoder: nn.Module, views: Views) -> dict[str, fl
     second = rows(energy.embed_augmented, encoder, views.augmented[0])
     assert views.score is not None
     assert views.directions is not None
+    score = views.score[0]
+
+    def slope(i: int, v: Tensor, h: float) -> float:
+        ahead, behind = (
+            delta(energy, rows(energy.embed, encoder, (views.x[i] + sign * h * v).unsqueeze(0))[0], second[i])
+            for sign in (1, -1)
+        )
+        return (ahead - behind) / (2 * h)
+
     squares = []
     for v in views.directions[: objective.slices]:
         for i in range(len(views.x)):
-            ahead, behind = (
-                delta(energy, rows(energy.embed, encoder, (views.x[i] + sign * h * v[i]).unsqueeze(0))[0], second[i])
-                for sign in (1, -1)
-            )
-            squares.append((dot(v[i].tolist(), views.score[0, i].tolist()) + (ahead - behind) / (2 * h)) ** 2)
-    return {"fisher": mean(squares)}
+            along = 0.0 if objective.expanded else dot(v[i].tolist(), score[i].tolist())
+            squares.append((along + slope(i, v[i], h)) ** 2)
+    if not objective.expanded:
+        return {"fisher": mean(squares)}
+    rest = []
+    for i in range(len(views.x)):
+        length = math.fsum(value**2 for value in score[i].tolist())
+        shorter = h / math.sqrt(length / len(score[i]))  # a step of h a feature
+        rest.append(length + 2 * slope(i, score[i], shorter))
+    return {"fisher": mean(squares) + mean(rest)}
 
 
 @loss.register

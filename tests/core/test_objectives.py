@@ -246,6 +246,8 @@ def constant_value(objective: Objective, views: Views) -> float | None:
     if isinstance(objective, SlicedFisher):
         assert views.score is not None
         assert views.directions is not None
+        if objective.expanded:
+            return views.score[0].square().sum(1).mean().item()
         return (views.directions * views.score[0]).sum(2).square().mean().item()
     if isinstance(objective, RenyiInfoNCE):
         return 0.0

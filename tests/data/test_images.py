@@ -157,7 +157,7 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
     assert "corrupt='skip'" in told
     found = load_images(tmp_path, corrupt="skip")
     assert (len(found.train), found.skipped) == (1, ("b.jpg", "c.png", "d.png"))
-    refused("'refuse' or 'skip', not 'mend'", tmp_path, corrupt="mend")
+    refused("refuse or skip, not 'mend'", tmp_path, corrupt="mend")
 
 
 def test_what_no_image_set_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

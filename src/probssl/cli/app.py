@@ -16,6 +16,7 @@ import typer
 from probssl.errors import InputError, ProbsslError
 
 if TYPE_CHECKING:
+    from probssl.data import Corrupt as DataCorrupt
     from probssl.data import ImageSet, Table
     from probssl.model import Model
     from probssl.runs import Run, Source
@@ -40,6 +41,8 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run,
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress.")]
+CORRUPT_HELP = "Files in a folder of images that are no whole images: refuse the folder, or skip them (default: refuse)"
+Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]
 Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training.")]
 
 
@@ -129,22 +132,36 @@ def load_data(source: Source, quiet: bool, seed: int = 0) -> Table | ImageSet:
     from probssl.report.console import download_progress
 
     with download_progress(source.data, quiet) as progress:
-        return read(
+        found = read(
             source.data,
             label=source.label,
             drop=source.drop,
             size=source.size,
+            corrupt=source.corrupt,
             seed=seed % 2**32,
             progress=progress,
         )
+    return _told_of_skipped(found, quiet)
 
 
-def load_for(model: Model, data: str, label: str | None, quiet: bool) -> Table | ImageSet:
+def load_for(
+    model: Model, data: str, label: str | None, quiet: bool, corrupt: DataCorrupt = "refuse"
+) -> Table | ImageSet:
     """DATA for a trained model, with a bar while it is downloaded."""
     from probssl.report.console import download_progress
 
     with download_progress(data, quiet) as progress:
-        return model.read(data, label=label, progress=progress)
+        found = model.read(data, label=label, corrupt=corrupt, progress=progress)
+    return _told_of_skipped(found, quiet)
+
+
+def _told_of_skipped(found: Table | ImageSet, quiet: bool) -> Table | ImageSet:
+    """The data; which files of it were passed over is said first."""
+    skipped = getattr(found, "skipped", ())
+    if skipped and not quiet:
+        shown = ", ".join(skipped[:3]) + (f" and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
+        say(f"skipped {len(skipped):,} file{'s' * (len(skipped) != 1)} that are no whole images: {escape(shown)}")
+    return found
 
 
 def _version(asked: bool) -> None:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from probssl.cli.app import DATA_HELP, Json, Quiet, app, command, escape, load_data, open_run, print_json, say, speaks
+from probssl.cli.app import (
+    CORRUPT_HELP,
+    DATA_HELP,
+    Json,
+    Quiet,
+    app,
+    command,
+    escape,
+    load_data,
+    open_run,
+    print_json,
+    say,
+    speaks,
+)
 from probssl.errors import InputError
 from probssl.recipe import Recipe
 
@@ -80,6 +93,10 @@ def fit(
             rich_help_panel=IMAGES,
         ),
     ] = None,
+    corrupt: Annotated[
+        str | None,
+        typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False, rich_help_panel=IMAGES),
+    ] = None,
     steps: Annotated[int | None, _recipe_option(TRAINING, "steps")] = None,
     batch_size: Annotated[int | None, _recipe_option(TRAINING, "batch_size")] = None,
     optimiser: Annotated[str | None, _recipe_option(TRAINING, "optimiser", "NAME")] = None,
@@ -139,7 +156,8 @@ def fit(
     from probssl.runs import Source, begin
 
     data = _from_anywhere(data)
-    source = Source(data or "", label, tuple(drop or ()), keep_constant, None if size is None else _size(size))
+    sides = None if size is None else _size(size)
+    source = Source(data or "", label, tuple(drop or ()), keep_constant, sides, corrupt or "refuse")  # type: ignore[arg-type]
     if resume and overwrite:
         raise InputError("--resume goes on with a run and --overwrite begins it anew: give one of them")
     if resume:
@@ -155,6 +173,7 @@ def _fit(
     recipe: Recipe, source: Source, given: Path | None, resume: bool, overwrite: bool, quiet: bool, as_json: bool
 ) -> None:
     from probssl import processes
+    from probssl.data import ImageSet
     from probssl.report import console, run_page
     from probssl.runs import Run, assess, train
     from probssl.training import ProgressBar, Reporter
@@ -186,6 +205,7 @@ def _fit(
         say(f"stopped with the model written, but not its metrics; go on with: {again}")
         raise typer.Exit(130) from None
     if as_json:
+        skipped = {"skipped": list(data.skipped)} if isinstance(data, ImageSet) and data.skipped else {}
         print_json(
             {
                 "run": str(out),
@@ -193,6 +213,7 @@ def _fit(
                 "steps": fitted.steps,
                 "seconds": round(fitted.seconds, 3),
                 "collapsed": fitted.collapsed,
+                **skipped,
                 **comparison.as_dict(),
             }
         )
@@ -218,9 +239,9 @@ def _resumed(
     run = open_run(out)
     if data is not None and data != run.source.data:
         raise InputError(f"the run in {out} was trained on {run.source.data}, not on {data}")
-    for flag in ("label", "drop", "keep_constant", "size"):
+    for flag in ("label", "drop", "keep_constant", "size", "corrupt"):
         asked, stored = getattr(source, flag), getattr(run.source, flag)
-        if asked and asked != stored:
+        if asked and asked != stored and asked != "refuse":
             shown = ",".join(map(str, stored)) if isinstance(stored, tuple) else stored
             raise InputError(
                 f"the run in {out} was started with --{flag.replace('_', '-')} {shown or 'left out'}, "

@@ -114,11 +114,13 @@ def ood(
     """
     from probssl.density import SCORES, tell_apart
     from probssl.report import console
+    from probssl.runs import Source
 
     opened = open_run(run)
     model = opened.model
-    own = opened.source.data
-    sides = [_rows(load_for(model, data, None, quiet or as_json)) for data in (inside or own, outside)]
+    own = opened.source if inside is None else Source(inside)
+    quietly = quiet or as_json
+    sides = [_rows(load_for(model, side.data, None, quietly, side.corrupt)) for side in (own, Source(outside))]
     with console.status("scoring", quiet or as_json):
         found = tell_apart(model, sides[0], sides[1], seed=seed)
     if as_json:

@@ -9,6 +9,7 @@ import typer
 
 from probssl.cli.app import (
     DATA_HELP,
+    Corrupt,
     Data,
     Json,
     Label,
@@ -33,6 +34,7 @@ def embed(
         str | None,
         typer.Option("--part", metavar="PART", help="Half of a set of images: train or test (default: both, in turn)"),
     ] = None,
+    corrupt: Corrupt = "refuse",
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -44,7 +46,7 @@ def embed(
 
     check_writable(out, overwrite)
     model = open_run(run).model
-    found = load_for(model, data, None, quiet or as_json)
+    found = load_for(model, data, None, quiet or as_json, corrupt)  # type: ignore[arg-type]
     if part is not None and not isinstance(found, ImageSet):
         raise InputError(f"--part is for sets of images, and {data} is a table: leave it out")
     with console.status("embedding", quiet or as_json):
@@ -62,6 +64,7 @@ def evaluate(
     run: RunFolder,
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=f"{DATA_HELP} (default: the run's own)")] = None,
     label: Label = None,
+    corrupt: Corrupt = "refuse",
     seed: Annotated[int, typer.Option("--seed", help="Decides splits and augmentations.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -76,7 +79,8 @@ def evaluate(
     opened = open_run(run)
     model = opened.model
     of_run = opened.source.label if data is None else None
-    found = load_for(model, data or opened.source.data, label or of_run, quiet or as_json)
+    what = opened.source.corrupt if data is None else corrupt
+    found = load_for(model, data or opened.source.data, label or of_run, quiet or as_json, what)  # type: ignore[arg-type]
     with console.status("evaluating", quiet or as_json) as announce:
         comparison = compare(model, found, seed=seed, announce=announce)
     if as_json:

@@ -12,6 +12,7 @@ from probssl.data.columns import Columns, choose
 from probssl.data.directory import Progress, cache_directory, data_directory
 from probssl.data.faults import Faults
 from probssl.data.files import FORMATS, open_array, open_file
+from probssl.data.image_files import Corrupt
 from probssl.data.image_set import ImageSet, Part, check_images, unit_floats
 from probssl.data.images import NAMED as IMAGES
 from probssl.data.images import images_of, load_images
@@ -24,6 +25,7 @@ from probssl.errors import InputError
 __all__ = [
     "FORMATS",
     "IMAGES",
+    "Corrupt",
     "DataSet",
     "ImageSet",
     "Part",
@@ -87,16 +89,20 @@ def read(
     label: str | None = None,
     drop: Sequence[str] = (),
     size: tuple[int, int] | None = None,
+    corrupt: Corrupt = "refuse",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Table | ImageSet:
     """A table, or a set of images where the source is the name, the folder or the archive of one, or an array [n, c,
-    h, w]. The options of tables are those of `load`, `size` is that of `load_images`; what does not apply is refused.
+    h, w]. The options of tables are those of `load`, `size` and `corrupt` those of `load_images`; what does not apply
+    is refused.
     """
     name = images_of(source)
     if name is None:
         if size is not None:
             raise InputError(f"{_written(source)} is a table: a size is for images")
+        if corrupt != "refuse":
+            raise InputError(f"{_written(source)} is a table: corrupt is for images")
         return load(source, label=label, drop=drop, seed=seed, progress=progress)
     for option, given in (("label", label), ("drop", drop)):
         if given:
@@ -106,7 +112,7 @@ def read(
             )
     if isinstance(source, np.ndarray):
         return ImageSet.of_array(source)
-    return load_images(source, size=size, progress=progress)
+    return load_images(source, size=size, corrupt=corrupt, progress=progress)
 
 
 def _written(source: str | os.PathLike[str] | np.ndarray) -> str:

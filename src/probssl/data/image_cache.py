@@ -17,25 +17,34 @@ from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
 from probssl.errors import InputError
 
-_VERSION = "1"
+_VERSION = "2"
 _ARRAYS = ("train", "train_labels", "test", "test_labels")
 
 
 def cached(name: str, sources: Sequence[Path], build: Callable[[], ImageSet], *choices: str) -> ImageSet:
     """What `build` makes of files or folders, from the cache while these and the choices are the same.
 
-    Without a cache directory that can be written to, it is built anew every time.
+    What was made of the same files before they changed is removed. Without a cache directory that can be written to, it
+    is built anew every time. `name` is what the set is called.
     """
-    stamp = hashlib.sha256("\0".join((_VERSION, *map(_stamp, sources), *choices)).encode()).hexdigest()[:12]
-    folder = cache_directory() / "images" / f"{name}-{stamp}"
+    whose = _short(*(str(source.resolve()) for source in sources), *choices)
+    label = name if name == Path(name).name else sources[0].resolve().name
+    folder = cache_directory() / "images" / f"{label}-{whose}-{_short(_VERSION, *map(_stamp, sources))}"
     found = _read(folder, name)
     if found is not None:
         return found
     built = build()
     with contextlib.suppress(OSError):
         _write(folder, built)
+        for other in folder.parent.glob(f"*-{whose}-*"):
+            if other.name != folder.name:
+                shutil.rmtree(other, ignore_errors=True)
         return _read(folder, name) or built
     return built
+
+
+def _short(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _stamp(source: Path) -> str:
@@ -50,7 +59,8 @@ def _read(folder: Path, name: str) -> ImageSet | None:
     try:
         told = json.loads((folder / "set.json").read_text(encoding="utf-8"))
         # copies what is written to, so that torch may share its memory and the file stays as it is
-        arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in _ARRAYS}
+        arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in told["arrays"]}
+        arrays |= dict.fromkeys(set(_ARRAYS) - set(arrays))
         return ImageSet(name, **arrays, classes=tuple(told["classes"]), skipped=tuple(told["skipped"]))
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
@@ -61,9 +71,10 @@ def _write(folder: Path, images: ImageSet) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        for part in _ARRAYS:
+        arrays = [part for part in _ARRAYS if getattr(images, part) is not None]  # a folder may have no classes
+        for part in arrays:
             np.save(temporary / f"{part}.npy", getattr(images, part), allow_pickle=False)
-        told = json.dumps({"classes": images.classes, "skipped": images.skipped})
+        told = json.dumps({"classes": images.classes, "skipped": images.skipped, "arrays": arrays})
         (temporary / "set.json").write_text(told, encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would have been read

@@ -117,7 +117,7 @@ def _is_image(name: str) -> bool:
 
 def _read(files: Iterable[tuple[str, bytes]], name: str, size: Size | None, corrupt: Corrupt) -> ImageSet:
     if corrupt not in ("refuse", "skip"):
-        raise InputError(f"corrupt images are 'refuse' or 'skip', not {corrupt!r}")
+        raise InputError(f"what to do with a corrupt image is refuse or skip, not {corrupt!r}")
     images: dict[str, Bytes] = {}
     skipped = []
     first: tuple[str, Size] | None = None
@@ -128,7 +128,7 @@ def _read(files: Iterable[tuple[str, bytes]], name: str, size: Size | None, corr
             if corrupt == "refuse":
                 raise InputError(
                     f"{name}: {file} is not a whole image ({error}): replace it, or pass over such files with "
-                    "corrupt='skip'"
+                    "corrupt='skip' (--corrupt skip)"
                 ) from error
             skipped.append(file)
             continue

@@ -2,7 +2,7 @@
 
 from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.decoders import ConvDecoder, ResidualDecoder, mirrored_decoder
-from probssl.encoders.heads import Prototypes
+from probssl.encoders.heads import PROJECTION_HEADS, Prototypes, projection_head
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
 from probssl.encoders.mlp import (
     GLOBAL_RANDOM_STATE,
@@ -15,10 +15,12 @@ from probssl.encoders.mlp import (
     seeded,
 )
 from probssl.encoders.resnet import ResNet8
+from probssl.encoders.resnet18 import ResNet18
 
 __all__ = [
     "GLOBAL_RANDOM_STATE",
     "MLP",
+    "PROJECTION_HEADS",
     "Centring",
     "ConvDecoder",
     "ConvEncoder",
@@ -26,6 +28,7 @@ __all__ = [
     "Predictor",
     "Prototypes",
     "ResNet8",
+    "ResNet18",
     "ResidualDecoder",
     "Whitening",
     "WithHead",
@@ -33,6 +36,7 @@ __all__ = [
     "encode",
     "latent_encoder",
     "mirrored_decoder",
+    "projection_head",
     "representation",
     "seeded",
 ]

@@ -90,16 +90,22 @@ class SlicedFisher(Objective):
     forward over 2K + 1 encodings and one back make its step the cheapest; `Fisher(step=h)` also needs no second
     derivative, without the variance. With batch normalisation all encodings share their statistics, and the slope is
     taken at fixed ones. Optimum, collapse and range as for `Fisher`.
+
+    `expanded` slices the last term alone of ‖u‖² = ‖s‖² + 2 sᵀg + ‖g‖², with s = ∇ log p and g = ∇δ; sᵀg is one more
+    directional derivative, of two more encodings. The mean is the same, and in the variance g takes the place of u: far
+    less where the representation has far fewer dimensions than the data, as of images. A single value may be below 0.
     """
 
     admits: ClassVar[dict[str, str]] = Fisher.admits
     rowwise: ClassVar[bool] = True
 
-    def __init__(self, energy: Energy | None = None, *, slices: int = 1, step: float = 0.01) -> None:
+    def __init__(
+        self, energy: Energy | None = None, *, slices: int = 1, step: float = 0.01, expanded: bool = False
+    ) -> None:
         if slices < 1:
             raise InputError(f"a sliced loss needs at least one slice, not {slices}")
         super().__init__(Euclidean() if energy is None else energy, Needs(augmented=1, score=True, directions=slices))
-        self.slices = slices
+        self.slices, self.expanded = slices, expanded
         self.step = _checked_step(step)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
@@ -107,7 +113,18 @@ class SlicedFisher(Objective):
             raise InputError("the Fisher loss needs a pairing that knows its score ∇ₓ log p(x̃ | x)")
         if views.directions is None or len(views.directions) < self.slices:
             raise InputError(f"the sliced Fisher loss needs {self.slices} random directions in its views")
-        v = views.directions[: self.slices]  # [K, n, ...]
+        v, score = views.directions[: self.slices], views.score[0]  # [K, n, ...], [n, ...]
+        if not self.expanded:
+            slope = self._slopes(encoder, views, v)
+            return {"fisher": ((v * score).flatten(2).sum(2) + slope).square().mean()}
+        squares = score.flatten(1).square()  # [n, d]
+        size = squares.mean(1).sqrt().clamp_min(torch.finfo(score.dtype).tiny)  # so that a step is as long as of signs
+        along = score / size.view(-1, *[1] * (score.ndim - 1))
+        slope = self._slopes(encoder, views, torch.cat([v, along.unsqueeze(0)]))  # [K + 1, n]
+        return {"fisher": (squares.sum(1) + 2 * size * slope[-1] + slope[:-1].square().mean(0)).mean()}
+
+    def _slopes(self, encoder: nn.Module, views: Views, v: Tensor) -> Tensor:
+        """Directional derivatives vᵀ∇ₓδ(x, x̃) by central differences: [K, n, ...] → [K, n]."""
         moves = self.step * v
         moved = torch.cat([views.x + moves, views.x - moves]).flatten(0, 1)  # [2Kn, ...]
         if self.energy.symmetric:  # both sides are embedded alike: in one call
@@ -117,17 +134,16 @@ class SlicedFisher(Objective):
         else:
             ahead, behind = self.energy.embed(encoder, moved).chunk(2)  # [Kn, m] each
             second = self.energy.embed_augmented(encoder, views.augmented[0])
-        if self.slices > 1:
-            second = second.repeat(self.slices, 1)
+        if len(v) > 1:
+            second = second.repeat(len(v), 1)
         slope = (self.energy.paired(ahead, second) - self.energy.paired(behind, second)) / (2 * self.step)
-        of_score = (v * views.score[0]).flatten(2).sum(2).flatten()
-        return {"fisher": (of_score + slope).square().mean()}
+        return slope.view(len(v), -1)
 
     def optimum(self, batch_size: int, dim: int) -> float | None:
         return 0.0
 
     def with_energy(self, energy: Energy) -> Objective:
-        return SlicedFisher(energy, slices=self.slices, step=self.step)
+        return SlicedFisher(energy, slices=self.slices, step=self.step, expanded=self.expanded)
 
     def without_sampling(self) -> Objective:
         return Fisher(self.energy)

@@ -2,6 +2,7 @@
 
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
 from probssl.pairings.groups import Each
+from probssl.pairings.image_score import CountableImageAugmentation
 from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, each_alone, image_preset
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.neighbours import RowPairs, neighbours
@@ -9,6 +10,7 @@ from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
 
 __all__ = [
     "IMAGE_PRESETS",
+    "CountableImageAugmentation",
     "Each",
     "GaussianNoise",
     "ImageAugmentation",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from probssl.errors import InputError
 from probssl.pairings import image_transforms as transforms
-from probssl.pairings.views import SampledPairing, standard_normal
+from probssl.pairings.views import Needs, SampledPairing, standard_normal
 
 ATTEMPTS = 10
 """Boxes drawn for a crop, of which the first that fits into the image is taken, as in torchvision."""
@@ -88,6 +88,7 @@ class ImageStrengths:
 
 _SIMCLR = ImageStrengths(crop=1, flip=0.5, jitter=0.8, grey=0.2)
 _GEDI = ImageStrengths(crop=1, jitter=0.1, grey=0.1, noise=1, noise_std=0.03)
+_SIAMESE = ImageStrengths(crop=1, crop_scale=0.2, flip=0.5, jitter=0.8, grey=0.2)
 _SIMVAE = ImageStrengths(crop=1, crop_ratio=(0.75, 1.3), vertical_flip=0.5)
 _SIMVAE_COLOUR = dataclasses.replace(
     _SIMVAE, crop_scale=0.6, jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
@@ -96,6 +97,9 @@ _SIMVAE_COLOUR = dataclasses.replace(
 IMAGE_PRESETS: Mapping[str, ImageStrengths] = MappingProxyType(
     {
         "simclr-cifar": _SIMCLR,
+        "siamese-cifar": dataclasses.replace(_SIAMESE, blur=0.5),
+        "siamese-fisher": dataclasses.replace(_SIAMESE, noise=1, noise_std=1.0),
+        "siamese-digits": ImageStrengths(crop=1, crop_scale=0.4, noise=1, noise_std=1.0),
         "gedi-svhn": _GEDI,
         "gedi-cifar10": dataclasses.replace(_GEDI, flip=0.5),
         "gedi-cifar100": dataclasses.replace(_GEDI, flip=0.5),
@@ -109,6 +113,9 @@ IMAGE_PRESETS: Mapping[str, ImageStrengths] = MappingProxyType(
 """ImageStrengths by paper and data.
 
 simclr-cifar: Chen et al. 2020, appendix B.9: jitter of half strength, no blur.
+siamese-cifar, siamese-fisher: Siamese-EBM, section 4.3: those of SimSiam (Chen & He 2021, appendix A), for the Fisher
+    loss with noise in place of the blur. Its standard deviation is not printed; 1 is ours, see docs/images.md.
+siamese-digits: the same for digits, which are neither turned round nor coloured, and larger boxes.
 gedi-*: GEDI, Table 9, which gives probabilities and noise. It prints neither strengths of the jitter nor the scale of
     the crop: those of SimCLR stand in, and for digits the scale of SimVAE, since a twelfth of a digit is not one.
 simvae-*: SimVAE, Table 2. Its flip is vertical, in the paper and in the code; the code jitters always.
@@ -120,7 +127,17 @@ class ImageAugmentation(SampledPairing):
 
     `strengths` are given, or the name of a preset. Images come as [n, c, h, w] in [0, 1]; what is not noisy stays in
     [0, 1]. Images of one channel have no colours to change: jitter and grey leave them alone. Only the images chosen
-    for a step are computed. The density p(x̃ | x) is not known, so there is no score.
+    for a step are computed.
+
+    The density p(x̃ | x) is not known. Where every image gets noise of standard deviation σ, x̃ = A_a(x) + ε, a batch
+    can have the score along the augmentation a that was drawn, s_a = J_aᵀ ε / σ², J_a being the Jacobian of A_a at x
+    (Siamese-EBM appendix E.2, Listing 1). The paper means it as an approximation, good where other augmentations make
+    images far from x̃; but its mean over the a that may have made x̃ is the score itself,
+
+        ∇ₓ log p(x̃ | x) = E[s_a | x, x̃],   hence   E‖s_a + ∇δ‖² = E‖∇ₓ log p(x̃ | x) + ∇δ‖² + E Var(s_a | x, x̃)
+
+    with a last term that no encoder changes (Vincent 2011, of denoising): `Fisher` and `SlicedFisher` have the same
+    gradient in the mean and the same minimiser, whatever is drawn, blurs included; only their value is larger.
     """
 
     def __init__(self, strengths: ImageStrengths | str) -> None:
@@ -133,6 +150,10 @@ class ImageAugmentation(SampledPairing):
         return ", ".join(f"{name}={value}" for name, value in chosen.items() if value != getattr(defaults, name))
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return _change_some(self._moved(x, generator), self.strengths.noise, self._noise, generator)
+
+    def _moved(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        """All but the noise."""
         strengths = self.strengths
         coloured = self._is_coloured(x)
         steps: list[tuple[float, Change]] = [
@@ -144,11 +165,33 @@ class ImageAugmentation(SampledPairing):
             (strengths.grey if coloured else 0.0, lambda rows, _: transforms.grey(rows)),
             (strengths.blur, self._blur),
             (strengths.sobel, lambda rows, _: transforms.sobel(rows)),
-            (strengths.noise, self._noise),
         ]
         for probability, change in steps:
             x = _change_some(x, probability, change, generator)
         return x
+
+    def related(self, x: Tensor, needs: Needs, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        if not needs.score or not needs.augmented:
+            return super().related(x, needs, generator)
+        draws = [self.sample_with_score(x, generator) for _ in range(needs.augmented)]
+        augmented, score = (torch.stack(drawn) for drawn in zip(*draws, strict=True))
+        return augmented, score
+
+    def sample_with_score(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """A draw x̃ = A_a(x) + ε, the same as that of `sample`, and its score J_aᵀ ε / σ² along a: [n, c, h, w] each."""
+        if not has_score(self.strengths):
+            scored = [name for name, strengths in IMAGE_PRESETS.items() if has_score(strengths)]
+            raise InputError(
+                "an augmentation of images has a score where all of them get noise: set noise=1 and a positive "
+                f"noise_std, or choose one of {', '.join(scored)}"
+            )
+        std = self.strengths.noise_std
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            moved = self._moved(x, generator)
+            noise = standard_normal(moved, generator)
+            (score,) = torch.autograd.grad(moved, x, noise / std)
+        return torch.add(moved.detach(), noise, alpha=std), score
 
     def _is_coloured(self, x: Tensor) -> bool:
         if x.ndim != 4 or not x.is_floating_point():
@@ -190,6 +233,11 @@ class ImageAugmentation(SampledPairing):
 
     def _noise(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch.add(x, standard_normal(x, generator), alpha=self.strengths.noise_std)
+
+
+def has_score(strengths: ImageStrengths) -> bool:
+    """Whether every image gets noise, without which p(x̃ | x) has no density to take the slope of."""
+    return strengths.noise >= 1 and strengths.noise_std > 0
 
 
 def image_preset(name: str, **changes: object) -> ImageStrengths:

@@ -55,15 +55,19 @@ class Pairing(nn.Module, abc.ABC):
 
     def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
         """The batch that `needs` asks for, made from the observations x [n, ...]."""
+        augmented, score = self.related(x, needs, generator)
+        directions = random_signs(x, needs.directions, generator) if needs.directions else None
+        noise = latent_noise(x, needs, generator)
+        return Views(x=x, augmented=augmented, score=score, directions=directions, noise=noise)
+
+    def related(self, x: Tensor, needs: Needs, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        """J draws x̃ [J, n, ...] and, where asked for, their scores [J, n, ...]."""
         draws = [self.sample(x, generator) for _ in range(needs.augmented)]
         if draws:
             augmented = draws[0].unsqueeze(0) if len(draws) == 1 else torch.stack(draws)
         else:
             augmented = x.new_empty(0, *x.shape)
-        score = self.score(augmented, x) if needs.score else None
-        directions = random_signs(x, needs.directions, generator) if needs.directions else None
-        noise = latent_noise(x, needs, generator)
-        return Views(x=x, augmented=augmented, score=score, directions=directions, noise=noise)
+        return augmented, self.score(augmented, x) if needs.score else None
 
     @abc.abstractmethod
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:

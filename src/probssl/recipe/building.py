@@ -9,7 +9,17 @@ import torch
 from torch import nn
 
 from probssl import energies, objectives
-from probssl.encoders import MLP, ConvEncoder, Predictor, ResNet8, WithHead, latent_encoder, mirrored_decoder, seeded
+from probssl.encoders import (
+    MLP,
+    ConvEncoder,
+    Predictor,
+    ResNet8,
+    ResNet18,
+    WithHead,
+    latent_encoder,
+    mirrored_decoder,
+    seeded,
+)
 from probssl.energies import Energy
 from probssl.objectives import GEDI, BernoulliLikelihood, GaussianLikelihood, Likelihood, Objective
 from probssl.objectives.base import Pair
@@ -77,6 +87,8 @@ def _network(sized: Recipe, dim: int) -> nn.Module:
     assert sized.width is not None
     if sized.network == "resnet8":
         return ResNet8(channels, sized.width, dim)
+    if sized.network == "resnet18":
+        return ResNet18(channels, sized.width, dim)
     halvings = max(1, (min(height, width) // LEAST_SIDE).bit_length() - 1)
     widths = [sized.width * 2 ** min(layer, 2) for layer in range(halvings)]
     return ConvEncoder((height, width), dim, channels=channels, widths=widths, hidden=CONV_HIDDEN)
@@ -126,7 +138,9 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
         "snl": lambda: objectives.SNL(dim, made(), pair=pair),
         "nce": lambda: objectives.NCE(dim, made(), pair=pair),
         "fisher": lambda: objectives.Fisher(made()),
-        "sliced-fisher": lambda: objectives.SlicedFisher(made(), slices=recipe.slices),
+        "sliced-fisher": lambda: objectives.SlicedFisher(
+            made(), slices=recipe.slices, expanded=recipe.images is not None
+        ),
         "jensen-shannon": lambda: objectives.JensenShannon(made(), pair=pair),
         "chi-squared": lambda: objectives.ChiSquared(made(), pair=pair),
         "renyi": lambda: objectives.RenyiInfoNCE(made(), order=recipe.order, pair=pair),

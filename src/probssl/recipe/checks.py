@@ -20,6 +20,7 @@ from probssl.recipe.names import (
     NETWORKS,
     OF_AUGMENTATIONS,
     OF_IMAGES,
+    SCORED_AUGMENTATIONS,
     SYMMETRIC_ONLY,
     WITH_CLUSTERS,
     WITH_MEMORY,
@@ -118,10 +119,11 @@ def check_world(recipe: Recipe) -> None:
 
 def check_images(recipe: Recipe) -> None:
     """Refuse what cannot be asked of images."""
-    if recipe.objective in NEEDS_SCORE:
+    if recipe.objective in NEEDS_SCORE and recipe.augmentation not in (None, *SCORED_AUGMENTATIONS):
         raise InputError(
-            f"the {recipe.objective} objective needs the score ∇ₓ log p(x̃ | x), which nobody knows of augmentations of "
-            "images: choose another, for example infonce"
+            f"the {recipe.objective} objective needs the score ∇ₓ log p(x̃ | x), which augmentations of images have "
+            f"that end in noise: choose {', '.join(SCORED_AUGMENTATIONS[:-1])} or {SCORED_AUGMENTATIONS[-1]}, "
+            f"not {recipe.augmentation}"
         )
     network = recipe.network or "conv"
     if recipe.hidden is not None and network != "mlp":

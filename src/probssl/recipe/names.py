@@ -150,10 +150,11 @@ WHITENED_ROWS = 10_000
 NETWORKS = {
     "conv": "convolutions that halve the image, then a hidden layer",
     "resnet8": "GEDI's residual network",
+    "resnet18": "ResNet-18 for small images, with batch normalisation",
     "mlp": "a multilayer perceptron, which does not know what is beside what",
 }
 
-NETWORK_WIDTHS = {"conv": 16, "resnet8": 32}
+NETWORK_WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8}
 """Channels of the first convolution unless asked for: what two cores train in minutes."""
 
 NETWORK_HIDDEN = (512, 512)
@@ -161,6 +162,9 @@ NETWORK_HIDDEN = (512, 512)
 
 AUGMENTATIONS = (
     "simclr-cifar",
+    "siamese-cifar",
+    "siamese-fisher",
+    "siamese-digits",
     "gedi-svhn",
     "gedi-cifar10",
     "gedi-cifar100",
@@ -171,6 +175,9 @@ AUGMENTATIONS = (
     "simvae-celeba",
 )
 """Augmentations of images by name, as `pairings.IMAGE_PRESETS` has them, which this module does not import."""
+
+SCORED_AUGMENTATIONS = ("siamese-fisher", "siamese-digits", "gedi-svhn", "gedi-cifar10", "gedi-cifar100", "gedi-mnist")
+"""Those that end in noise, and so have a score, which objectives of `NEEDS_SCORE` ask for."""
 
 OF_IMAGES = ("network", "width", "augmentation")
 """Choices that tables and worlds have none of."""
@@ -186,6 +193,10 @@ IMAGE_TEMPERATURE = 0.2
 
 IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
+
+IMAGE_FISHER_DEFAULTS: dict[str, Any] = {"energy": "euclidean", "network": "mlp"}
+"""The same of objectives on the score: the energy that Siamese-EBM advises, and a network without convolutions, whose
+slopes the paper found hard to bring to the size of the score."""
 
 IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of latent-variable models."""

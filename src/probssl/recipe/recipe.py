@@ -27,11 +27,13 @@ from probssl.recipe.names import (
     IMAGE_DEFAULTS,
     IMAGE_DENSITY_DEFAULTS,
     IMAGE_DIM,
+    IMAGE_FISHER_DEFAULTS,
     IMAGE_GENERATIVE_DEFAULTS,
     IMAGE_LIKELIHOOD_VARIANCE,
     IMAGE_TEMPERATURE,
     LIKELIHOOD_VARIANCE,
     LIKELIHOODS,
+    NEEDS_SCORE,
     NETWORK_HIDDEN,
     NETWORK_WIDTHS,
     NETWORKS,
@@ -120,7 +122,7 @@ class Recipe:
     augmentation: str | None = choice(
         None,
         f"augmentation of images: {', '.join(AUGMENTATIONS)} (default: gedi-mnist in grey, simclr-cifar in colour, "
-        "gedi-svhn of svhn; of latent-variable models a simvae one)",
+        "gedi-svhn of svhn; of fisher siamese-digits and siamese-fisher, of latent-variable models a simvae one)",
     )
     images: str | None = choice(None, "set of images that is trained on, as DATA says; None for a table")
     shape: tuple[int, ...] | None = choice(None, "channels, height and width of its images")
@@ -191,6 +193,8 @@ class Recipe:
             suited |= IMAGE_GENERATIVE_DEFAULTS
         if objective == "simvae":
             suited["batch_size"] = SIMVAE_IMAGES
+        if objective in NEEDS_SCORE:
+            suited |= IMAGE_FISHER_DEFAULTS
         if objective not in CLUSTERING_OBJECTIVES:
             suited["temperature"] = IMAGE_TEMPERATURE
         return cls(images=name, **suited).with_options(**options)
@@ -239,6 +243,8 @@ class Recipe:
         network = self.network or "conv"
         coloured = self.shape[0] == 3
         usual = "gedi-svhn" if self.images == "svhn" else "simclr-cifar" if coloured else "gedi-mnist"
+        if self.objective in NEEDS_SCORE:
+            usual = "siamese-fisher" if coloured else "siamese-digits"
         if self.objective in GENERATIVE_OBJECTIVES:
             usual = GENERATIVE_AUGMENTATIONS.get(self.images or "", "simvae-cifar10" if coloured else "simvae-mnist")
         return {

@@ -25,7 +25,7 @@ class TrainingPlan:
     `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
     are in place: `{"alignment": 64}` keeps it from that until they are.
     `precision` is what the encoder computes in, its weights and the loss being float32 (or float64, if that is what the
-    weights are) all the while: `"bfloat16"` halves what activations take, and is faster where the hardware has it alone.
+    weights are) all the while: `"bfloat16"` halves what activations take, and is faster only where the hardware has it.
     """
 
     steps: int = 2000

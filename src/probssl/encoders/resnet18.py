@@ -1,0 +1,81 @@
+"""ResNet-18, with the stem for small images that the papers' CIFAR experiments use."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.errors import InputError
+
+Stem = Literal["cifar", "imagenet"]
+
+
+class ResNet18(nn.Module):
+    """The residual network of He et al. (2016) with eight blocks: [n, channels, h, w] → [n, 8 · width].
+
+    A stem, four stages of two blocks with w, 2w, 4w and 8w channels, the last three of which halve the image, and the
+    mean over all places. A block is σ(bn conv σ(bn conv x) + x), of 3 × 3 convolutions, σ = ReLU; where it changes the
+    shape, x goes through bn conv₁ of one pixel. The stem is σ(bn conv x), of 3 × 3 pixels and stride 1 for images of
+    about 32 × 32 ("cifar": Chen et al. 2020, appendix B.9, which Siamese-EBM follows), or of 7 × 7 and stride 2 with a
+    maximum over 3 × 3 places after it ("imagenet"). There are 11,168,832 parameters at width 64 with 3 channels and the
+    first stem, 11,176,512 with the second. With `dim`, a linear map of the features to that many comes last.
+
+    Batch normalisation makes images of a batch depend on each other while training; evaluation uses running averages.
+    Convolutions start with variance 2 / outputs (He et al. 2015, as the authors have it), scales of the normalisation
+    at 1. Weights are kept in the memory order `channels_last`, in which convolutions are faster; images may come in any
+    order, and no value depends on it.
+    """
+
+    def __init__(self, channels: int = 3, width: int = 64, dim: int | None = None, *, stem: Stem = "cifar") -> None:
+        super().__init__()
+        if min(channels, width, 1 if dim is None else dim) < 1:
+            raise InputError("a residual network needs at least one channel in, one in between and one out")
+        if stem not in get_args(Stem):
+            raise InputError(f"the stem of a ResNet-18 is one of {', '.join(get_args(Stem))}, not {stem!r}")
+        self.channels, self.width, self.stem, self.dim = channels, width, stem, 8 * width if dim is None else dim
+        kernel, stride = (3, 1) if stem == "cifar" else (7, 2)
+        self.first = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        sizes = [(width, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2), (4 * width, 8 * width, 2)]
+        self.blocks = nn.ModuleList()
+        for before, after, step in sizes:
+            self.blocks += [_Block(before, after, step), _Block(after, after, 1)]
+        self.head = nn.Identity() if dim is None else nn.Linear(8 * width, dim)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or x.shape[1] != self.channels:
+            raise InputError(f"images for this network are [n, {self.channels}, height, width], not {list(x.shape)}")
+        x = F.relu(self.norm(self.first(x)), inplace=True)
+        if self.stem == "imagenet":
+            x = F.max_pool2d(x, 3, stride=2, padding=1)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean((2, 3)))
+
+    def extra_repr(self) -> str:
+        return f"channels={self.channels}, width={self.width}, dim={self.dim}, stem={self.stem!r}"
+
+
+class _Block(nn.Module):
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.first_norm = nn.BatchNorm2d(after)
+        self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.second_norm = nn.BatchNorm2d(after)
+        self.stride, self.around = stride, nn.Sequential()
+        if before != after:
+            self.around = nn.Sequential(nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.relu(self.first_norm(self.first(x)), inplace=True)
+        # of one pixel and a stride: oneDNN's own, channels last, writes past its memory where channels are not eights
+        around = self.around(x if self.stride == 1 else x[:, :, :: self.stride, :: self.stride])
+        return F.relu(self.second_norm(self.second(inner)) + around, inplace=True)

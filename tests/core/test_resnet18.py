@@ -1,0 +1,166 @@
+"""ResNet-18: the same values layer by layer, its size, its stems; and the papers' projection heads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from probssl.encoders import PROJECTION_HEADS, ResNet18, WithHead, encode, projection_head, representation, seeded
+from probssl.errors import InputError
+from probssl.objectives import SimCLR
+from probssl.pairings import ImageAugmentation
+
+from .members import generator
+
+
+def images(count: int, channels: int = 3, height: int = 32, width: int = 32) -> Tensor:
+    return torch.rand(count, channels, height, width, generator=generator())
+
+
+def slow(network: ResNet18, x: Tensor) -> Tensor:
+    """He et al. 2016, Table 1, by name of every weight, in training mode."""
+    weights = dict(network.named_parameters())
+
+    def conv(x: Tensor, name: str, stride: int = 1) -> Tensor:
+        weight = weights[f"{name}.weight"].contiguous()
+        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), unbiased=False, keepdim=True)
+        scale, shift = (weights[f"{name}.{part}"].view(1, -1, 1, 1) for part in ("weight", "bias"))
+        return (x - mean) / (variance + 1e-5).sqrt() * scale + shift
+
+    x = norm(conv(x, "first", 1 if network.stem == "cifar" else 2), "norm").clamp_min(0)
+    if network.stem == "imagenet":
+        x = F.max_pool2d(x, 3, 2, 1)
+    for block in range(8):
+        name, stride = f"blocks.{block}", 2 if block in (2, 4, 6) else 1
+        inner = norm(conv(x, f"{name}.first", stride), f"{name}.first_norm").clamp_min(0)
+        inner = norm(conv(inner, f"{name}.second"), f"{name}.second_norm")
+        around = norm(conv(x, f"{name}.around.0", stride), f"{name}.around.1") if stride == 2 else x
+        x = (inner + around).clamp_min(0)
+    return x.mean((2, 3))
+
+
+@pytest.mark.parametrize("stem", ["cifar", "imagenet"])
+@pytest.mark.parametrize("size", [(32, 32), (28, 28), (17, 24)])
+def test_values_and_gradients_are_those_of_the_table(stem: str, size: tuple[int, int]) -> None:
+    network = seeded(0, lambda: ResNet18(3, 4, stem=stem)).double()
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.bias, generator=generator(1))
+    x = images(5, 3, *size).double()
+    found, wanted = network(x), slow(network, x)
+    torch.testing.assert_close(found, wanted)
+    parameters = list(network.parameters())
+    for one, other in zip(
+        torch.autograd.grad(found.square().sum(), parameters),
+        torch.autograd.grad(wanted.square().sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("channels", "width", "stem", "dim", "count"),
+    [
+        (3, 64, "cifar", None, 11_168_832),
+        (3, 64, "imagenet", None, 11_176_512),
+        (3, 64, "imagenet", 1000, 11_689_512),  # the network of the authors
+        (1, 64, "cifar", None, 11_167_680),
+        (1, 8, "cifar", None, 175_608),
+    ],
+)
+def test_number_of_parameters(channels: int, width: int, stem: str, dim: int | None, count: int) -> None:
+    with torch.device("meta"):
+        network = ResNet18(channels, width, dim, stem=stem)
+    assert sum(value.numel() for value in network.parameters()) == count
+
+
+def test_the_stem_for_small_images_keeps_their_size() -> None:
+    network, seen = ResNet18(3, 4), []
+    network.blocks[0].register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape)))
+    network.blocks[7].register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape)))
+    assert network(images(2)).shape == (2, 32)
+    assert seen == [(2, 4, 32, 32), (2, 32, 4, 4)]
+
+
+def test_memory_order_of_images_changes_no_bit() -> None:
+    network, x = seeded(0, lambda: ResNet18(3, 8, dim=5)), images(4)
+    assert network.first.weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(encode(network, x), encode(network, x.to(memory_format=torch.channels_last)))
+    again = seeded(1, lambda: ResNet18(3, 8, dim=5))
+    again.load_state_dict({name: value.contiguous() for name, value in network.state_dict().items()})
+    assert again.blocks[2].first.weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(encode(again, x), encode(network, x))
+
+
+def test_the_start_is_sane() -> None:
+    """The features of a batch vary, and no block lets the signal vanish or grow."""
+    network, x, sizes = seeded(0, lambda: ResNet18(3, 16)), images(16), []
+    for block in network.blocks:
+        block.register_forward_hook(lambda _, __, out: sizes.append(out.square().mean().sqrt().item()))
+    z = network(x)
+    assert all(0.3 < size < 5 for size in sizes), sizes
+    assert z.std(0).mean().item() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        ({"channels": 0}, "at least one channel"),
+        ({"width": 0}, "at least one channel"),
+        ({"dim": 0}, "at least one channel"),
+        ({"stem": "mnist"}, "cifar, imagenet, not 'mnist'"),
+    ],
+)
+def test_refusals(wrong: dict, part: str) -> None:
+    with pytest.raises(InputError) as error:
+        ResNet18(**{"width": 2, **wrong})
+    assert part in str(error.value)
+
+
+def test_other_images_are_refused() -> None:
+    with pytest.raises(InputError, match=r"\[n, 3, height, width\], not \[2, 1, 32, 32\]"):
+        ResNet18(3, 2)(images(2, 1))
+
+
+# --- heads ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "widths", "normalised"),
+    [
+        ("simclr", [64, 64, 128], 0),
+        ("moco-v2", [64, 64, 128], 0),
+        ("byol", [64, 4096, 256], 1),
+        ("simsiam", [64, 64, 64, 64], 3),
+        ("barlow", [64, 8192, 8192, 8192], 2),
+        ("vicreg", [64, 8192, 8192, 8192], 2),
+        ("swav", [64, 2048, 128], 1),
+    ],
+)
+def test_heads_are_those_of_the_papers(name: str, widths: list[int], normalised: int) -> None:
+    with torch.device("meta"):
+        head = projection_head(name, 64)
+    linear = [layer for layer in head.modules() if isinstance(layer, nn.Linear)]
+    assert [linear[0].in_features, *(layer.out_features for layer in linear)] == widths
+    assert sum(isinstance(layer, nn.BatchNorm1d) for layer in head.modules()) == normalised
+
+
+def test_every_head_is_tested_and_has_other_sizes_where_asked() -> None:
+    for name in PROJECTION_HEADS:
+        assert projection_head(name, 8, dim=3, hidden=5)(torch.zeros(4, 8)).shape == (4, 3)
+    with pytest.raises(InputError, match="did you mean 'simclr'"):
+        projection_head("simcrl", 8)
+
+
+def test_a_network_trains_behind_its_head() -> None:
+    encoder = seeded(0, lambda: WithHead(ResNet18(3, 2), projection_head("byol", 16, dim=4, hidden=8)))
+    objective, x = SimCLR(), images(8)
+    objective(encoder, ImageAugmentation("simclr-cifar")(x, objective.needs, generator())).total.backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+    assert encode(encoder, x).shape == (8, 16)
+    assert representation(encoder) is encoder.backbone
