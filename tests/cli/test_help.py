@@ -1,5 +1,6 @@
 """Help fits 80 columns, shows an example and the defaults, and comes at once."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -36,8 +37,13 @@ def test_every_option_of_the_recipe_can_be_given(monkeypatch):
     seen = {}
     monkeypatch.setattr(fit, "_fit", lambda recipe, *rest: seen.update(recipe.as_dict()))
     loss = ("triplet", "pnorm", "encoder", 0.2, 1.5, 2.0, 0.5, 7, None, 0.3, 2.0, 3.0, 4)
-    given = Recipe(*loss, 3, (5, 6), 0.7, 0.2, 9, 8, "sgd", 0.1, 0.2, 0.3, 4, 5.0, 6, "bfloat16").as_dict()
-    words = [(f"--{k.replace('_', '-')}", ",".join(map(str, v)) if k == "hidden" else v) for k, v in given.items()]
+    decoded = (5, "gaussian", 0.3, 0.2, 2.0, 1.5, 0.4, 99, 0.5)
+    given = Recipe(
+        *(*loss, *decoded, 3, (5, 6), (4, 3), 0.7, 0.2, 9, 8, "sgd", 0.1, 0.2, 0.3, 4, 5.0, 6, "bfloat16")
+    ).as_dict()
+    assert len(given) == len(dataclasses.fields(Recipe)) - 7, "all but clusters, the world and what images have"
+    lists = {"hidden", "head"}
+    words = [(f"--{k.replace('_', '-')}", ",".join(map(str, v)) if k in lists else v) for k, v in given.items()]
     succeed("fit", "sklearn:iris", *[word for pair in words for word in pair])
     assert seen == given
     succeed("fit", "sklearn:iris", "--objective", "swav", "--clusters", 4)

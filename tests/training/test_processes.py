@@ -66,7 +66,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     yield crew
     assert crew.server.stdin is not None
     crew.server.stdin.close()
-    crew.server.wait(10)
+    crew.server.wait(100)
 
 
 @pytest.fixture(scope="module")
