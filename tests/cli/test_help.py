@@ -36,14 +36,24 @@ def test_every_option_of_the_recipe_can_be_given(monkeypatch):
 
     seen = {}
     monkeypatch.setattr(fit, "_fit", lambda recipe, *rest: seen.update(recipe.as_dict()))
-    loss = ("triplet", "pnorm", "encoder", 0.2, 1.5, 2.0, 0.5, 7, None, 0.3, 2.0, 3.0, 4)
-    decoded = (5, "gaussian", 0.3, 0.2, 2.0, 1.5, 0.4, 99, 0.5)
-    given = Recipe(
-        *(*loss, *decoded, 3, (5, 6), (4, 3), 0.7, 0.2, 9, 8, "sgd", 0.1, 0.2, 0.3, 4, 5.0, 6, "bfloat16")
-    ).as_dict()
+    loss = {
+        "objective": "triplet",
+        "energy": "pnorm",
+        "asymmetry": "encoder",
+        "temperature": 0.2,
+        "p": 1.5,
+        "margin": 2.0,
+    }
+    loss |= {"order": 0.5, "slices": 7, "generative": 0.3, "invariance": 2.0, "balance": 3.0, "sgld_steps": 4}
+    encoder = {"dim": 3, "hidden": (5, 6), "preservation": 0.7, "noise": 0.2, "precision": "bfloat16", "seed": 6}
+    plan = {"steps": 9, "batch_size": 8, "optimiser": "sgd", "lr": 0.1, "objective_lr": 0.2, "weight_decay": 0.3}
+    decoded = {"related": 5, "likelihood": "gaussian", "likelihood_variance": 0.3, "latent_variance": 0.2}
+    decoded |= {"mean_variance": 2.0, "beta": 1.5, "consistency": 0.4, "queue": 99, "momentum": 0.5, "head": (4, 3)}
+    given = Recipe(**loss, **decoded, **encoder, **plan, warmup=4, clip_norm=5.0).as_dict()
     assert len(given) == len(dataclasses.fields(Recipe)) - 7, "all but clusters, the world and what images have"
-    lists = {"hidden", "head"}
-    words = [(f"--{k.replace('_', '-')}", ",".join(map(str, v)) if k in lists else v) for k, v in given.items()]
+    words = [
+        (f"--{k.replace('_', '-')}", ",".join(map(str, v)) if isinstance(v, list) else v) for k, v in given.items()
+    ]
     succeed("fit", "sklearn:iris", *[word for pair in words for word in pair])
     assert seen == given
     succeed("fit", "sklearn:iris", "--objective", "swav", "--clusters", 4)

@@ -67,23 +67,20 @@ class Case:
     joined: bool = False  # the whole batch is gathered though every row has a loss of its own
 
 
-UNLIKE = ("cosine", "p-norm-1", "asymmetric-predictor", "asymmetric-encoder")
+UNLIKE = ("cosine", "asymmetric-predictor", "asymmetric-encoder")
 
 
 def members(size: int) -> Iterator[ObjectiveMember]:
-    """Every objective of the catalogue: by two processes with unlike energies, and InfoNCE with all, by four with one.
+    """Every objective of the catalogue: by two processes with unlike energies, and InfoNCE with all; by four with one.
 
     That one is a second encoder, where the objective allows it.
     """
-    energies = {energy.name for energy in ENERGIES}
+    energies = sorted((energy.name for energy in ENERGIES), key=len)
     found: dict[str, ObjectiveMember] = {}
     for member in OBJECTIVES:
-        energy = next((name for name in sorted(energies, key=len) if member.name.endswith(f"-{name}")), "")
-        kept = energy in ("", *UNLIKE) or member.name.startswith("infonce-batch-None-augmented")
-        if size != 2 and kept:
-            found[member.name.removesuffix(energy)] = member
-        elif kept:
-            found[member.name] = member
+        energy = next((name for name in energies if member.name.endswith(f"-{name}")), "")
+        if energy in ("", *UNLIKE) or member.name.startswith("infonce-batch-None-augmented"):
+            found[member.name if size == 2 else member.name.removesuffix(energy)] = member
     yield from found.values()
 
 
@@ -94,13 +91,16 @@ def cases(size: int) -> Iterator[Case]:
         yield Case(member.name, member)
         if member.memory:
             yield Case(f"{member.name} training", member, trains=True)
-        if type(member.built()) not in classes:
-            classes.add(type(member.built()))
+        built = member.built()
+        if type(built) in classes:
+            continue
+        classes.add(type(built))
+        if size == 2:
             yield Case(f"{member.name} whole", member, dealt=False)
-            if member.built().rowwise:
-                yield Case(f"{member.name} joined", member, joined=True)
-            if not isinstance(member.built(), MomentumObjective):  # whose teacher is a copy of another encoder
-                yield Case(f"{member.name} coupled", member, coupled_encoder)
+        if built.rowwise:
+            yield Case(f"{member.name} joined", member, joined=True)
+        if not isinstance(built, MomentumObjective):  # whose teacher is a copy of another encoder
+            yield Case(f"{member.name} coupled", member, coupled_encoder)
 
 
 Outcome = tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]
