@@ -32,6 +32,7 @@ CATALOGUE = {
     "anisotropic/mismatch": "probssl.studies.scaling:Mismatch",
     "anisotropic/mnist-vae": "probssl.studies.mnist_vae:MnistVAE",
     "anisotropic/distinct": "probssl.studies.mnist_vae:Distinct",
+    "anisotropic/readout": "probssl.studies.readout:Readout",
     "gedi/toy": "probssl.studies.gedi_toy:Toy",
     "gedi/sensitivity": "probssl.studies.gedi_toy:Sensitivity",
     "identify/sprites": "probssl.studies.sprites:Sprites",
