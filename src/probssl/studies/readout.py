@@ -152,23 +152,23 @@ class Readout(Study):
         told = {of: trade_off(rows, data, features) for data in sets for features, of in places(data).items()}
         good = all(told.values())
         lead = (
-            f"{html.badge('the trade-off is there' if good else 'not everywhere', good)} &nbsp;It is if AnInfoNCE has a "
-            "higher mean readout of augmentations than InfoNCE and a lower accuracy on classes, in the mean over seeds. "
-            + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
+            f"{html.badge('the trade-off is there' if good else 'the trade-off is not everywhere', good)} &nbsp;It is if AnInfoNCE has "
+            "a higher mean readout of augmentations than InfoNCE and a lower accuracy on classes, in the mean over "
+            "seeds. " + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
         )
         scale, measuring = SCALES[budget], MEASURING[budget]
         notes = (
             f"At most {scale['rows']:,} training images, {scale['steps']:,} steps of {scale['batch']} pairs, "
             f"{SEEDS[budget]} seeds; ± is the standard deviation over them. Probes are logistic regressions fitted on "
-            f"{measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; half of them are "
-            "augmented where augmentations are looked for, and 50 % is chance. Linear R²: latents of a VAE from codes "
-            "of the digits it draws."
+            f"{measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; half of them "
+            "are augmented where augmentations are looked for, and 50 % is chance. Linear R²: latents of a VAE from "
+            "codes of the digits it draws."
         )
         sections = [
             html.section(
                 "Classes against augmentations",
                 shown["trade-off"],
-                "Dots: seeds; a circle of features behind a head, a square of embeddings. Hollow: published.",
+                "Dots: seeds. Hollow: published.",
             )
         ]
         for data in sets:
@@ -223,9 +223,13 @@ def cell(row: Row) -> str:
     """A share in per cent, another number as it is; ± over seeds, published in brackets."""
     if row.value is None:
         return "–"
-    shown = (lambda value: f"{value:.3g}") if row.metric in (LINEAR,) or "Λ̂" in row.metric else _percent
+    shown = _number if row.metric == LINEAR or "Λ̂" in row.metric else _percent
     ours = shown(row.value) + ("" if row.spread is None else f" ± {shown(row.spread)}")
     return ours if row.published is None else f"{ours} ({shown(row.published)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
 
 
 def _percent(value: float) -> str:
@@ -255,13 +259,14 @@ def figure_trade_off(results: Results, rows: list[Row], sets: tuple[str, ...]) -
     panels = [(data, features) for data in sets for features in features_of(data)]
     published = {(row.setting, row.metric): row.published for row in rows}
     drawn, axes = figures.new_figure(3.4 * len(panels) + 0.4, 3.2, len(panels))
-    for axis, (data, features) in zip(np.atleast_1d(axes), panels, strict=True):
+    for axis, (data, features) in zip(axes, panels, strict=True):
         for method in EVERYONE:
             colour, setting = COLOURS[method], setting_of(data, method, features)
             found = [result["read"][features] for result in of_method(results, data, method)]
             points = [(100 * read[CLASSES], 100 * read[AVERAGE]) for read in found]
             label = TITLES.get(method, method)
-            axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=5, label=label) if points else None
+            if points:
+                axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=5, label=label)
             printed = [published.get((setting, metric)) for metric in (CLASSES, AVERAGE)]
             known = [value for value in printed if value is not None]
             if len(known) == 2:
@@ -269,7 +274,7 @@ def figure_trade_off(results: Results, rows: list[Row], sets: tuple[str, ...]) -
         axis.set_xlabel("classes, %")
         axis.set_ylabel("augmentations, %")
         axis.set_title(places(data)[features], fontsize=9, color=figures.INK, loc="left")
-    np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    legend(drawn, axes)
     return drawn
 
 
@@ -278,7 +283,7 @@ def figure_augmentations(results: Results, rows: list[Row], data: str) -> Any:
     published = {(row.setting, row.metric): row.published for row in rows}
     names, kinds = list(READ[data].values()), features_of(data)
     drawn, axes = figures.new_figure(max(4.0, 1.1 * len(names) + 0.6) * len(kinds), 3.0, len(kinds), sharey=True)
-    for axis, features in zip(np.atleast_1d(axes), kinds, strict=True):
+    for axis, features in zip(axes, kinds, strict=True):
         axis.axhline(50, color=figures.MUTED, linewidth=0.8, linestyle="--")
         for number, method in enumerate(EVERYONE):
             colour = COLOURS[method]
@@ -293,6 +298,13 @@ def figure_augmentations(results: Results, rows: list[Row], data: str) -> Any:
                     axis.plot([place + shift], [100 * printed], "o", markerfacecolor="none", markeredgecolor=colour)
         axis.set_xticks(range(len(names)), names)
         axis.set_title(f"readout, {places(data)[features]}", fontsize=9, color=figures.INK, loc="left")
-    np.atleast_1d(axes)[0].set_ylabel("noticed, %")
-    np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    axes[0].set_ylabel("noticed, %")
+    legend(drawn, axes)
     return drawn
+
+
+def legend(drawn: Any, axes: np.ndarray) -> None:
+    """One for all panels, below them."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    across = len(labels) if len(axes) > 1 else 2
+    drawn.legend(handles, labels, loc="outside lower center", ncols=across, fontsize=7.5, frameon=False)

@@ -1,4 +1,4 @@
-"""What a trial of `anisotropic/readout` is: an encoder of images, the loss it is trained by, and what is read from it."""
+"""A trial of `anisotropic/readout`: an encoder of images, the loss that it is trained by, and what is read from it."""
 
 from __future__ import annotations
 
