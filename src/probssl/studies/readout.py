@@ -151,9 +151,9 @@ class Readout(Study):
         shown = pictures.save(out, drawn)
         told = {of: trade_off(rows, data, features) for data in sets for features, of in places(data).items()}
         good = all(told.values())
+        badge = html.badge("the trade-off is there" if good else "the trade-off is not everywhere", good)
         lead = (
-            f"{html.badge('the trade-off is there' if good else 'the trade-off is not everywhere', good)} &nbsp;It is if AnInfoNCE has "
-            "a higher mean readout of augmentations than InfoNCE and a lower accuracy on classes, in the mean over "
+            f"{badge} &nbsp;It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower accuracy on classes, in the mean over "
             "seeds. " + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
         )
         scale, measuring = SCALES[budget], MEASURING[budget]
