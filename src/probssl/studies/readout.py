@@ -153,8 +153,9 @@ class Readout(Study):
         good = all(told.values())
         badge = html.badge("the trade-off is there" if good else "the trade-off is not everywhere", good)
         lead = (
-            f"{badge} &nbsp;It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower accuracy on classes, in the mean over "
-            "seeds. " + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
+            f"{badge} &nbsp;It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower "
+            "accuracy on classes, in the mean over seeds. "
+            + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
         )
         scale, measuring = SCALES[budget], MEASURING[budget]
         notes = (
