@@ -23,6 +23,7 @@ CATALOGUE = {
     "siamese/deaugmenting": "probssl.studies.deaugmenting:Deaugmenting",
     "siamese/tabular-dimension": "probssl.studies.tabular:TabularDimension",
     "siamese/tabular-preservation": "probssl.studies.tabular:TabularPreservation",
+    "siamese/images": "probssl.studies.siamese_images:SiameseImages",
     "identify/table1": "probssl.studies.identify:Table1",
     "anisotropic/lambda": "probssl.studies.anisotropic:AnisotropicLambda",
     "anisotropic/hard-negatives": "probssl.studies.hard_negatives:HardNegatives",

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from probssl.data import ImageSet, load_images
 from probssl.encoders import MLP, ConvEncoder, OnSphere, ResNet18, WithHead, encode, projection_head, seeded
 from probssl.energies import Anisotropic, Cosine, Energy
-from probssl.errors import NonFiniteLoss
 from probssl.metrics import linear_r2
 from probssl.metrics.probes import knn_probe, linear_probe
 from probssl.metrics.retention import augmentation_readout
@@ -20,7 +19,8 @@ from probssl.objectives import InfoNCE
 from probssl.pairings import ImageAugmentation, ImageStrengths, each_alone, image_preset
 from probssl.studies import mnist_decoder
 from probssl.studies.base import Config, Result
-from probssl.training import TrainingPlan, fit
+from probssl.studies.fitting import last_loss
+from probssl.training import TrainingPlan
 from probssl.worlds import Sphere
 
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
@@ -123,12 +123,7 @@ def train(config: Config, encoder: nn.Module) -> tuple[float, list[float] | None
         warmup=min(100, steps // 10),
         log_every=max(1, steps // 10),
     )
-    fitted = fit(encoder, objective, ImageAugmentation(strengths_of(config)), x, plan, seed=config["seed"])
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(fitted.failure)
-    loss = float(next(row["loss"] for row in reversed(fitted.history) if "loss" in row))
+    loss = last_loss(encoder, objective, ImageAugmentation(strengths_of(config)), x, plan, seed=config["seed"])
     learnt = energy.concentration.detach().sort().values.tolist() if isinstance(energy, Anisotropic) else None
     return loss, learnt
 
