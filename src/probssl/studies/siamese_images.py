@@ -134,10 +134,10 @@ class SiameseImages(Study):
         scale, measuring = SCALES[budget], MEASURING[budget]
         notes = (
             f"{scale['rows']:,} training images, {scale['steps']:,} steps of {scale['batch']}, "
-            f"{SEEDS[budget]} seed{'s' if SEEDS[budget] > 1 else ''}; ± is the standard deviation over them. The energy "
-            f"is the cosine one at τ = {scale['temperature']:g} unless a name says Euclidean. Probes are fitted on "
-            f"{measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; RankMe is that of "
-            f"the test images, of at most {scale['features']} ({scale['dim']} on an MLP)."
+            f"{SEEDS[budget]} seed{'s' if SEEDS[budget] > 1 else ''}; ± is the standard deviation over them. The "
+            f"energy is the cosine one at τ = {scale['temperature']:g} unless a name says Euclidean. Probes are fitted "
+            f"on {measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; RankMe is "
+            f"that of the test images, of at most {scale['features']} ({scale['dim']} on an MLP). Hollow: published."
         )
         sections = [html.section(SETS[data], shown[f"scores-{data}"] + table(rows, data), notes) for data in sets]
         page = out / "index.html"
