@@ -1,0 +1,169 @@
+"""A trial of `siamese/images`: a loss on images, the encoder that it trains, and how good the representation is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from probssl.data import ImageSet, load_images
+from probssl.encoders import MLP, ConvEncoder, ResNet18, WithHead, encode, projection_head, seeded
+from probssl.energies import Cosine, Energy, Euclidean
+from probssl.metrics import rankme
+from probssl.metrics.probes import knn_probe, linear_probe
+from probssl.objectives import (
+    NCE,
+    SNL,
+    BiasNetwork,
+    Fisher,
+    InfoNCE,
+    Objective,
+    SimCLR,
+    SimSiam,
+    SlicedFisher,
+    Spectral,
+)
+from probssl.pairings import ImageAugmentation
+from probssl.studies.base import Config, Result
+from probssl.studies.fitting import last_loss
+from probssl.training import TrainingPlan
+
+SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+"""Sets of images and their names in tables."""
+
+UNTRAINED = "untrained encoder"
+EUCLIDEAN = ", Euclidean"
+"""What the name of a method ends in that has this energy, which the paper leaves to tables."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A loss, the energy in it, and whether the encoder is a perceptron without a head."""
+
+    loss: str
+    euclidean: bool = False
+    perceptron: bool = False
+
+    @property
+    def scored(self) -> bool:
+        """Whether the loss needs ∇ₓ log p(x̃ | x), and so augmentations with noise and without blur."""
+        return "Fisher" in self.loss
+
+
+COMPARED = ("SimCLR", "SimSiam", "Spectral")
+LIKELIHOODS = ("KL", "NCE", "SNL")
+SCORED = ("Fisher", "Sliced Fisher")
+ON_PERCEPTRON = "Fisher on an MLP"
+
+METHODS: dict[str, Method] = {
+    **{loss: Method(loss) for loss in (*COMPARED, *LIKELIHOODS, *SCORED)},
+    ON_PERCEPTRON: Method("Fisher", perceptron=True),
+    **{f"{loss}{EUCLIDEAN}": Method(loss, euclidean=True) for loss in (*LIKELIHOODS, *SCORED)},
+}
+"""By the name of its row."""
+
+PROBE, RANK, NEIGHBOURS = "linear probe", "RankMe", "k-NN"
+METRICS = (PROBE, RANK, NEIGHBOURS)
+ITERATIONS = 200
+"""Of the linear probe."""
+
+BIAS_HIDDEN = 256
+"""Hidden units of the bias network of NCE and SNL   (§4.3: dimensions [128, 256, 1])."""
+
+
+@functools.cache
+def images_of(name: str) -> ImageSet:
+    """A set of images, read once a process."""
+    return load_images(name)
+
+
+def build(config: Config) -> nn.Module:
+    """The encoder as it starts: of a seed, that of every loss with the same network has the same weights."""
+    method, seed = METHODS.get(config["method"], Method(UNTRAINED)), config["seed"]
+    channels, height, width = images_of(config["data"]).shape
+    if method.perceptron:
+        sizes = [channels * height * width, config["hidden"], config["hidden"], config["dim"]]
+        return seeded(seed, lambda: nn.Sequential(nn.Flatten(), MLP(sizes)))
+    features = config["features"]
+
+    def network() -> nn.Module:
+        if config["network"] == "resnet18":
+            return ResNet18(channels, features // 8)
+        widths = [config["width"] * 2**layer for layer in range(3)]
+        return ConvEncoder((height, width), features, channels=channels, widths=widths, hidden=256)
+
+    backbone = seeded(seed, network)
+    if method.loss == "SimSiam":
+        head = seeded(seed + 1, lambda: projection_head("simsiam", features))
+    else:
+        head = seeded(seed + 1, lambda: projection_head("simclr", features, dim=config["dim"]))
+    return WithHead(backbone, head)
+
+
+def objective_of(config: Config) -> Objective:
+    """The loss of a method, as it starts. The paper's own see an image and one augmentation, the others two."""
+    method, dim = METHODS[config["method"]], config["dim"]
+
+    def energy() -> Energy:
+        return Euclidean() if method.euclidean else Cosine(config["temperature"])
+
+    def bias() -> nn.Module:
+        return BiasNetwork(dim, BIAS_HIDDEN)
+
+    makers: dict[str, Callable[[], Objective]] = {
+        "SimCLR": lambda: SimCLR(energy()),
+        "SimSiam": lambda: SimSiam(config["features"]),
+        "Spectral": Spectral,
+        "KL": lambda: InfoNCE(energy()),
+        "NCE": lambda: NCE(dim, energy(), bias=bias()),
+        "SNL": lambda: SNL(dim, energy(), bias=bias()),
+        "Fisher": lambda: Fisher(energy()),
+        "Sliced Fisher": lambda: SlicedFisher(energy(), expanded=True),
+    }
+    return seeded(config["seed"] + 2, makers[method.loss])
+
+
+def plan_of(config: Config) -> TrainingPlan:
+    """Warm-up and a half cosine; no weight decay for SNL and Fisher, which it makes collapse (§4.3)."""
+    steps, loss = config["steps"], METHODS[config["method"]].loss
+    return TrainingPlan(
+        steps=steps,
+        batch_size=config["batch"],
+        optimiser=config["optimiser"],
+        learning_rate=config["rate"],
+        weight_decay=0.0 if loss in ("SNL", *SCORED) else config["weight_decay"],
+        warmup=max(1, steps // 100),
+        log_every=max(1, steps // 10),
+    )
+
+
+def train(config: Config, encoder: nn.Module) -> float:
+    """Train in place on the first rows of the set; returns the last loss."""
+    x = torch.from_numpy(np.array(images_of(config["data"]).train[: config["rows"]]))
+    pairing = ImageAugmentation("siamese-fisher" if METHODS[config["method"]].scored else "siamese-cifar")
+    return last_loss(encoder, objective_of(config), pairing, x, plan_of(config), seed=config["seed"])
+
+
+def trial(config: Config) -> Result:
+    """Train an encoder, unless it is to stay untrained, and measure its representations of test images."""
+    encoder = build(config)
+    loss = None if config["method"] == UNTRAINED else train(config, encoder)
+    found = images_of(config["data"])
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    kept = slice(0, config["fitted"]), slice(0, config["test"])
+    sides = (found.train[kept[0]], found.test[kept[1]])
+    z, judged = (encode(encoder, torch.from_numpy(np.array(side))).double().numpy() for side in sides)
+    truth = found.test_labels[kept[1]]
+    told: dict[str, Any] = {"fitted_on": (z, found.train_labels[kept[0]])}
+    scores = (
+        linear_probe(judged, truth, solver="whitened", iterations=ITERATIONS, **told).mean,
+        rankme(judged),
+        knn_probe(judged, truth, **told).mean,
+    )
+    return {**dict(zip(METRICS, scores, strict=True)), "dimensions": judged.shape[1], "loss": loss}
