@@ -341,6 +341,7 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "LONGEST", (10, 20, 40))
         patch.setattr(planning, "SHORTEST", 5)
+        patch.setattr(planning, "MOST_SEEDS", (1, 1, 3))
         yield
 
 

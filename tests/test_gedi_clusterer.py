@@ -15,7 +15,7 @@ import probssl
 from probssl.errors import InputError
 from probssl.estimators import GEDIClusterer
 
-SMALL = {"steps": 30, "hidden": (16,), "dim": 8, "sgld_steps": 1, "n_clusters": 2}
+SMALL = {"steps": 5, "hidden": (16,), "dim": 8, "sgld_steps": 1, "n_clusters": 2}
 
 
 @parametrize_with_checks([GEDIClusterer(**SMALL), GEDIClusterer(**SMALL, generative=0.0, prior="learnt")])

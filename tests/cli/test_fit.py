@@ -76,7 +76,7 @@ def test_named_data(name):
 
 
 def test_wide_random_array(scratch):
-    np.save(scratch / "x.npy", np.random.default_rng(0).normal(size=(5000, 200)))
+    np.save(scratch / "x.npy", np.random.default_rng(0).normal(size=(1000, 200)))
     found = document("fit", "x.npy", "--steps", 3, "--dim", 4, "--hidden", "8", "--out", "r")
     assert found["rows"]["trained encoder"]["rankme"] > 1
 

@@ -53,8 +53,8 @@ def test_interruption(number, table, scratch):
 @pytest.mark.parametrize(
     ("objective", "kept"),
     [
-        (["snl", "--steps", "1500"], "objective.bias"),
-        (["gedi", "--steps", "600", "--clusters", "2", "--sgld-steps", "2"], "objective.buffer."),
+        (["snl", "--steps", "600"], "objective.bias"),
+        (["gedi", "--steps", "300", "--clusters", "2", "--sgld-steps", "2"], "objective.buffer."),
     ],
 )
 def test_killed_and_resumed_is_the_run_that_was_not_killed(objective, kept, table, scratch):

@@ -134,10 +134,10 @@ def test_chi_squared_is_the_brier_score() -> None:
 def test_chi_squared_of_many_candidates_is_that_of_the_population() -> None:
     """With the true energy of Gaussian pairs, L → −(1 + χ²) = −Π 1/(1 − r_k²) over the canonical correlations r_k."""
     noise = 2.0
-    x = normal(40_000, 1)
+    x = normal(20_000, 1)
     views = GaussianNoise(noise)(x, Needs(), generator(1))
     values = []
-    for rows in torch.arange(40_000).split(2000):
+    for rows in torch.arange(20_000).split(1000):
         part = Views(x[rows], views.augmented[:, rows])
         values.append(ChiSquared(PosteriorEnergy(GaussianNoise(noise)))(nn.Identity(), part).total.item())
     squared_correlation = 1 / (1 + noise**2)
@@ -448,6 +448,9 @@ class Perturbed(Energy):
         return self.base.pairwise(a, b) + self.scale * torch.sin(phase)
 
 
+BATCHES = 50
+
+
 @pytest.mark.parametrize("objective", KNOWS_ITS_OPTIMUM, ids=lambda o: type(o).__name__)
 def test_nothing_beats_the_true_energy(objective: Objective) -> None:
     """On a population of 60 points every energy in a cloud around the truth has a higher mean loss, by 2 errors."""
@@ -456,7 +459,7 @@ def test_nothing_beats_the_true_energy(objective: Objective) -> None:
     losses = [objective.with_energy(truth)]
     losses += [objective.with_energy(Perturbed(truth, scale, seed)) for seed in range(4) for scale in (0.5, 1.5)]
     chance, values = generator(5), []
-    for _ in range(300):
+    for _ in range(BATCHES):
         views = pairing(x, objective.needs, chance)
         with torch.no_grad():
             values.append([loss(nn.Identity(), views).total.item() for loss in losses if loss is not None])

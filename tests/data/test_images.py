@@ -8,8 +8,6 @@ import os
 import sys
 import tarfile
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,21 +24,6 @@ from probssl.errors import InputError, MissingExtra
 
 HERE = Path(os.environ.get("PROBSSL_DATA") or "absent")
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data directory and an empty cache, without a network."""
-
-    def unplugged(*_: object, **__: object) -> None:
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
 
 
 def pixels(*shape: int) -> np.ndarray:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import struct
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +13,9 @@ from probssl.data import load_images
 from probssl.data import mnist as module
 from probssl.data.mnist import URLS, mnist, read_idx
 from probssl.errors import InputError
+from tests.files import idx, write_half
 
 HERE = Path(os.environ.get("PROBSSL_DATA") or "absent")
-
-
-def idx(array: np.ndarray) -> bytes:
-    """An array of bytes as the contents of an idx file."""
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
 def write_set(folder: Path, train: int = 5, test: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -32,23 +25,8 @@ def write_set(folder: Path, train: int = 5, test: int = 3) -> tuple[np.ndarray, 
     for half, count in (("t10k", test), ("train", train)):
         images = rng.integers(0, 256, (count, 28, 28), dtype=np.uint8)
         labels = rng.integers(0, 10, count, dtype=np.uint8)
-        (folder / f"{half}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-        (folder / f"{half}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+        write_half(folder, half, images, labels)
     return images, labels
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data directory and an empty cache, without a network."""
-
-    def unplugged(*_: object, **__: object) -> None:
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
-    return tmp_path / "data"
 
 
 @pytest.mark.parametrize("name", URLS)

@@ -126,10 +126,10 @@ def test_directions_are_right_for_a_good_and_a_shuffled_code():
 
 
 def test_large_tables_take_seconds():
-    z, labels = blobs(58_000, 9, classes=7, gap=3.0)
+    z, labels = blobs(20_000, 9, classes=7, gap=3.0)
     start = time.perf_counter()
     values = summarise(z, labels=labels, partner=z + 0.1)
-    assert time.perf_counter() - start < 60  # about 10 s on one core
+    assert time.perf_counter() - start < 30  # about 3 s on one core
     assert None not in values.values()
 
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from probssl.studies import experiments, gedi_addition_trials
 from probssl.studies.comparison import references
 from probssl.studies.gedi_addition import METHODS, METRICS, STEPS, Addition, setting
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(gzip.compress(head + array.tobytes(), 1))
+from tests.files import write_bars
 
 
 @pytest.fixture
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Instead of digits, bars whose place is their label, in the files of MNIST."""
-    folder, rng = tmp_path / "data" / "mnist", np.random.default_rng(0)
-    folder.mkdir(parents=True)
-    for half, count in (("train", 2_400), ("t10k", 300)):
-        labels = rng.integers(0, 10, count, dtype=np.uint8)
-        images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label + 4 : 2 * label + 7, rng.integers(2, 9) : rng.integers(18, 26)] = 250
-        _write(folder / f"{half}-images-idx3-ubyte.gz", images)
-        _write(folder / f"{half}-labels-idx1-ubyte.gz", labels)
-    monkeypatch.setenv("PROBSSL_DATA", str(folder.parent))
+    write_bars(tmp_path / "data" / "mnist", 2_400, 300)
+    monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     gedi_addition_trials.digits.cache_clear()
     yield
     gedi_addition_trials.digits.cache_clear()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,31 +18,16 @@ from probssl.studies.gedi_images import SCALES, GediImages
 from probssl.studies.gedi_images_page import left_out
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood import GediOOD, effect
+from tests.files import write_bars
 
 CODE = "a version"
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(gzip.compress(head + array.tobytes(), 1))
 
 
 @pytest.fixture(autouse=True)
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lying bars in the files of MNIST, standing ones in those of Fashion-MNIST, their place their label; no cache."""
-    rng = np.random.default_rng(0)
     for name in ("mnist", "fashion-mnist"):
-        folder = tmp_path / "data" / name
-        folder.mkdir(parents=True)
-        for half, count in (("train", 400), ("t10k", 120)):
-            labels = np.arange(count, dtype=np.uint8) % 10
-            images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
-            for image, label in zip(images, labels, strict=True):
-                image[2 * label + 4 : 2 * label + 7, 4:24] = 250
-            if name == "fashion-mnist":
-                images = images.swapaxes(1, 2)
-            _write(folder / f"{half}-images-idx3-ubyte.gz", np.ascontiguousarray(images))
-            _write(folder / f"{half}-labels-idx1-ubyte.gz", labels)
+        write_bars(tmp_path / "data" / name, 400, 120, standing=name == "fashion-mnist")
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     caches = (gedi_models.images_of, gedi_images_trials.classifier, gedi_images_trials.extractors)

@@ -48,7 +48,8 @@ def test_a_short_training_recovers_more_than_the_observations_show() -> None:
     config = {"row": 12, "score": "unsupervised", "seed": 0, "steps": 400}
     found = identify_trials.trial(config)
     assert found["r2"] > identify_trials.trial({**config, "score": "linear", "steps": 0})["r2"] + 0.15
-    assert found["r2"] == pytest.approx(identify_trials.trial(config)["r2"], abs=1e-6), "a trial is its configuration"
+    short = {**config, "steps": 20}
+    assert identify_trials.trial(short)["r2"] == pytest.approx(identify_trials.trial(short)["r2"], abs=1e-6), "repeats"
     steps = [point["step"] for point in found["curve"]]
     assert steps[0] == 0
     assert steps[-1] == 400

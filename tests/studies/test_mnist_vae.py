@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
-import struct
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -24,27 +19,16 @@ from probssl.studies.base import Budget
 from probssl.studies.comparison import references
 from probssl.studies.mnist_vae import CONTENT, LARGEST, LOSSES, Distinct, MnistVAE, distinct_setting, setting
 from probssl.worlds import Decoder
+from tests.files import unplug, write_bars
 
 HERE = Path(os.environ.get("PROBSSL_DATA") or "absent") / "mnist" / "train-images-idx3-ubyte.gz"
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(gzip.compress(head + array.tobytes(), 1))
 
 
 @pytest.fixture
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Instead of digits, bars whose place is their label, in the files of MNIST."""
-    folder, rng = tmp_path / "data" / "mnist", np.random.default_rng(0)
-    folder.mkdir(parents=True)
-    for half, count in (("train", 2_000), ("t10k", 300)):
-        labels = rng.integers(0, 10, count, dtype=np.uint8)
-        images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label + 4 : 2 * label + 7, rng.integers(2, 9) : rng.integers(18, 26)] = 250
-        _write(folder / f"{half}-images-idx3-ubyte.gz", images)
-        _write(folder / f"{half}-labels-idx1-ubyte.gz", labels)
+    folder = tmp_path / "data" / "mnist"
+    write_bars(folder, 2_000, 300)
     monkeypatch.setenv("PROBSSL_DATA", str(folder.parent))
     _forget()
     yield folder
@@ -146,13 +130,7 @@ def test_a_tiny_run_of_distinct_concentrations(bars: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("study", [MnistVAE(), Distinct()], ids=lambda study: study.name)
 def test_without_mnist_both_refuse(study: MnistVAE, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unplugged(*_: object, **__: object) -> None:
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setenv("PROBSSL_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
-    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
+    unplug(monkeypatch, tmp_path, tmp_path)
     with pytest.raises(InputError, match=r"mnist: .* could not be downloaded"):
         experiments.run(study, "smoke", tmp_path / "out", quiet=True)
 

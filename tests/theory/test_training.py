@@ -12,8 +12,8 @@ from probssl.studies.linear_cases import Case, cases
 from probssl.studies.linear_theory import TOLERANCE, train
 from probssl.theory.linear import shifted_noise_gram
 
-STEPS, BATCH = 700, 256
-TOLERATED = 2 * TOLERANCE  # a third of the steps and half of the pairs of the study
+STEPS, BATCH = 400, 256
+TOLERATED = 2 * TOLERANCE  # a quarter of the steps and half of the pairs of the study
 EVERY = cases(BATCH)
 
 

@@ -141,7 +141,7 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
 
 def train_folder(folder: str | Path) -> Model:
     """A whole run, or the rest of it."""
-    recipe = Recipe(objective="snl", steps=300, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
+    recipe = Recipe(objective="snl", steps=150, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
     return runs.train(load(rows().numpy()), recipe, Path(folder), resume=True)[0]
 
 

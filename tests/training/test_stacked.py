@@ -50,7 +50,7 @@ def every_recipe() -> list[Recipe]:
 
 
 def trial(recipe: Recipe, dtype: torch.dtype = torch.float64, data: Tensor | None = None, **plan: Any) -> Trial:
-    recipe = dataclasses.replace(recipe, steps=25, batch_size=20, warmup=5)
+    recipe = dataclasses.replace(recipe, steps=15, batch_size=20, warmup=5)
     return Trial(
         recipe.build_encoder(FEATURES).to(dtype),
         recipe.build_objective(FEATURES).to(dtype),

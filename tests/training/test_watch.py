@@ -233,7 +233,7 @@ HEALTHY = [
 def test_healthy_runs_are_left_in_peace(data: str) -> None:
     table = load(data)
     for objective, energy in HEALTHY:
-        recipe = Recipe(objective=objective, energy=energy, steps=150, batch_size=64, warmup=20)
+        recipe = Recipe(objective=objective, energy=energy, steps=80, batch_size=64, warmup=20)
         model = Model.untrained(recipe, table)
         inputs = model.inputs(table.features)[:400]
         fitted = fit(
