@@ -1,31 +1,12 @@
-"""Small sets of images whose class is seen at a glance, in place of MNIST and CIFAR-10."""
+"""Small sets of images whose class is seen at a glance, in place of CIFAR-10."""
 
 from __future__ import annotations
-
-import gzip
-import struct
-from pathlib import Path
 
 import numpy as np
 
 from probssl.data import ImageSet
 
 TRAIN, TEST = 400, 120
-
-
-def write_mnist(folder: Path) -> None:
-    """The four files of MNIST in FOLDER/mnist: lying bars on noise, their height their label."""
-    rng = np.random.default_rng(0)
-    (folder / "mnist").mkdir(parents=True)
-    for half, count in (("train", TRAIN), ("t10k", TEST)):
-        labels = np.arange(count, dtype=np.uint8) % 10
-        images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label + 4 : 2 * label + 7, 4:24] = 250
-        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
-            head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-            path = folder / "mnist" / f"{half}-{kind}-ubyte.gz"
-            path.write_bytes(gzip.compress(head + array.tobytes(), 1))
 
 
 def colours(name: str = "cifar10", classes: int = 10) -> ImageSet:

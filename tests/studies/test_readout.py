@@ -19,13 +19,14 @@ from probssl.studies.base import Row
 from probssl.studies.comparison import references
 from probssl.studies.readout import MEASURING, SCALES, Readout, trade_off
 from probssl.studies.readout_trials import AVERAGE, CLASSES, FREE, METHODS, PLAIN, SIMCLR, UNTRAINED
-from tests.studies.fake_images import colours, write_mnist
+from tests.files import write_bars
+from tests.studies.fake_images import colours
 
 
 @pytest.fixture(autouse=True)
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bars in place of digits and of CIFAR-10."""
-    write_mnist(tmp_path / "data")
+    write_bars(tmp_path / "data" / "mnist", 400, 120)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     caches = (readout_trials.images_of, mnist_decoder.pixels, mnist_decoder.trained)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,26 +16,13 @@ from probssl.studies import experiments, simvae_content, simvae_models, simvae_s
 from probssl.studies.comparison import references
 from probssl.studies.simvae_content import SCALES, order
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, UNTRAINED, model_config
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(gzip.compress(head + array.tobytes(), 1))
+from tests.files import write_bars
 
 
 @pytest.fixture(autouse=True)
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lying bars in the files of MNIST, their place their label; no cache."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "data" / "mnist"
-    folder.mkdir(parents=True)
-    for half, count in (("train", 400), ("t10k", 120)):
-        labels = np.arange(count, dtype=np.uint8) % 10
-        images = rng.integers(0, 60, (count, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label + 4 : 2 * label + 7, 4:24] = 250
-        _write(folder / f"{half}-images-idx3-ubyte.gz", images)
-        _write(folder / f"{half}-labels-idx1-ubyte.gz", labels)
+    write_bars(tmp_path / "data" / "mnist", 400, 120)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     caches = (simvae_models.images_of, simvae_trials.extractors, styles.styled)
