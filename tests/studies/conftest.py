@@ -1,10 +1,11 @@
-"""Worlds of the studies are mixed by the best of a few hundred matrices here, not of 25,000."""
+"""Worlds of the studies are mixed by the best of a few hundred matrices here, not of 25,000, and measured on fewer rows."""
 
 from __future__ import annotations
 
 import pytest
 from torch import Generator, Tensor
 
+from probssl.studies import recovery
 from probssl.worlds import mixings
 
 _best_of = mixings.well_conditioned
@@ -15,5 +16,7 @@ def _best_of_few(dim: int, draws: int, generator: Generator) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _quick_mixings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixings, "well_conditioned", _best_of_few)
+    monkeypatch.setattr(recovery, "FIT_ROWS", 1000)
+    monkeypatch.setattr(recovery, "TEST_ROWS", 500)

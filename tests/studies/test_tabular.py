@@ -1,6 +1,7 @@
 """siamese/tabular-*: the whole path at the smoke budget, the grid, and that a trial is the paper's protocol."""
 
 import csv
+import dataclasses
 import json
 import math
 
@@ -26,7 +27,9 @@ STUDIES = {"dimension": tabular.TabularDimension, "preservation": tabular.Tabula
 def smoke(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / "out"
     study = STUDIES[request.param]()
-    return study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1, backend="threading")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCALE, "smoke", dataclasses.replace(SCALE["smoke"], positions=2))
+        yield study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1, backend="threading")
 
 
 def test_smoke_ends_in_a_verdict_on_every_claim(smoke):
