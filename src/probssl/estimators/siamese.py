@@ -73,6 +73,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         weight_decay: float = 0.0,
         warmup: int = 100,
         clip_norm: float = 1.0,
+        precision: str = "float32",
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -112,6 +113,7 @@ class SiameseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.weight_decay = weight_decay
         self.warmup = warmup
         self.clip_norm = clip_norm
+        self.precision = precision
         self.standardise = standardise
         self.random_state = random_state
         self.verbose = verbose
