@@ -54,7 +54,7 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "steps": 600,
         "batch": 256,
         "rate": 1e-3,
-        "concentration_rate": 1e-2,
+        "concentration_rate": 0.1,
         "temperature": 0.5,
         "crop_scale": 0.2,
     },
