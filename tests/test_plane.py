@@ -43,6 +43,7 @@ def test_regions_and_density_are_those_of_the_clusterer(blobs: np.ndarray) -> No
         Plane.of_clusterer(GEDIClusterer(2, steps=2).fit(np.hstack([blobs, blobs[:, :1]])))
 
 
+@pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize(("objective", "title"), [("gedi", "Clusters and density"), ("swav", "Clusters")])
 def test_the_page_of_a_run_shows_them(objective: str, title: str, tmp_path: Path) -> None:
     run = probssl.fit("toy:circles", objective=objective, clusters=2, steps=30, out=tmp_path)

@@ -82,6 +82,13 @@ def render(run, finite=True):
     return text, page
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Runs on honest data, with and without labels; read only."""
+    folder = tmp_path_factory.mktemp("plain")
+    return {labelled: make_run(folder / str(labelled), labelled=labelled) for labelled in (True, False)}
+
+
 @pytest.fixture(params=["altair", "matplotlib"])
 def drawer(request, monkeypatch):
     """With and without the `report` extra."""
@@ -93,9 +100,10 @@ def drawer(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize("labelled", [True, False])
-def test_every_section_is_there(drawer, labelled, tmp_path):
-    text, page = render(make_run(tmp_path, labelled=labelled))
+def test_every_section_is_there(drawer, labelled, plain):
+    text, page = render(plain[labelled])
     assert page.headings == SECTIONS
     words = " ".join(page.words)
     assert "healthy" in words
@@ -112,9 +120,10 @@ def test_written_beside_the_run_or_where_told(tmp_path):
     assert (tmp_path / "deep" / "p.html").read_text(encoding="utf-8") == run_page.render(run)
 
 
-def test_names_are_escaped(drawer, tmp_path):
+@pytest.mark.usefixtures("layout")
+def test_names_are_escaped(drawer, plain, tmp_path):
     text, page = render(make_run(tmp_path, name=EVIL))
-    _, honest = render(make_run(tmp_path / "plain"))
+    _, honest = render(plain[True])
     assert page.tags.count("script") == honest.tags.count("script")
     assert "<script>alert" not in text
     assert not any(script.strip().startswith("alert('pwned')") for script in page.scripts)

@@ -58,18 +58,19 @@ def test_chains_that_lag_behind_are_told(gap: float, lag: bool) -> None:
     assert _samples([{"step": 0, "loss": 1.0}]) == []
 
 
-@pytest.mark.parametrize("data", ["toy:moons", "toy:circles", "sklearn:digits"])
-@pytest.mark.parametrize(
-    ("variant", "steps", "expected"),
-    [
-        ("jem", 300, ["cluster"]),
-        ("no prior", 150, ["cluster"]),
-        ("no inv", 150, ["label"]),
-        ("no gen", 500, []),
-        ("gedi", 500, []),
-    ],
-)
-def test_ablations_of_gedi(data: str, variant: str, steps: int, expected: list[str], tmp_path: Path) -> None:
+ENDS = {  # steps, and what is found after them
+    "jem": (300, ["cluster"]),
+    "no prior": (150, ["cluster"]),
+    "no inv": (150, ["label"]),
+    "no gen": (500, []),
+    "gedi": (500, []),
+}
+VISITS = [(data, variant) for data in ("toy:moons", "sklearn:digits") for variant in ENDS] + [("toy:circles", "gedi")]
+
+
+@pytest.mark.parametrize(("data", "variant"), VISITS)
+def test_ablations_of_gedi(data: str, variant: str, tmp_path: Path) -> None:
+    steps, expected = ENDS[variant]
     own = DIGITS if data == "sklearn:digits" else PLANE
     diagnosis, fitted = visit(data, tmp_path, **{**own, "steps": steps, **ABLATIONS[variant]})
     assert [finding.kind for finding in diagnosis.findings] == list(fitted.collapsed) == expected

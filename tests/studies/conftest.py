@@ -1,4 +1,4 @@
-"""Worlds of the studies are mixed by the best of a few hundred matrices here, not of 25,000, and measured on fewer rows."""
+"""Worlds of the studies are mixed by the best of a few hundred matrices, not of 25,000, and measured on fewer rows."""
 
 from __future__ import annotations
 

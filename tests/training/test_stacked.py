@@ -39,6 +39,9 @@ FEATURES = 6
 SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
 
 
+STEPS = 15
+
+
 def every_recipe() -> list[Recipe]:
     """Every objective but those that cluster or teach themselves, with every energy and every asymmetry it admits."""
     found = []
@@ -50,7 +53,7 @@ def every_recipe() -> list[Recipe]:
 
 
 def trial(recipe: Recipe, dtype: torch.dtype = torch.float64, data: Tensor | None = None, **plan: Any) -> Trial:
-    recipe = dataclasses.replace(recipe, steps=15, batch_size=20, warmup=5)
+    recipe = dataclasses.replace(recipe, steps=STEPS, batch_size=20, warmup=5)
     return Trial(
         recipe.build_encoder(FEATURES).to(dtype),
         recipe.build_objective(FEATURES).to(dtype),
@@ -415,7 +418,7 @@ def test_one_bar_and_every_end_once() -> None:
     ]
     reporter, ended = Counting(), []
     results = fit_many(trials, reporter=reporter, done=lambda number, fitted: ended.append((number, fitted)))
-    assert reporter.total == reporter.steps[-1] == 75
+    assert reporter.total == reporter.steps[-1] == 3 * STEPS
     assert reporter.steps == sorted(reporter.steps)
     assert sorted(number for number, _ in ended) == [0, 1, 2]
     assert all(results[number] is fitted for number, fitted in ended)
