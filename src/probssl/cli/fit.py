@@ -202,7 +202,7 @@ def _fit(recipe: Recipe, source: Source, out: Path, resume: bool, overwrite: boo
                 "steps": fitted.steps,
                 "seconds": round(fitted.seconds, 3),
                 "collapsed": fitted.collapsed,
-                **({"skipped": list(data.skipped)} if getattr(data, "skipped", ()) else {}),
+                **({"skipped": list(skipped)} if (skipped := getattr(data, "skipped", ())) else {}),
                 **comparison.as_dict(),
             }
         )

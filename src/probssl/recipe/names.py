@@ -195,8 +195,8 @@ IMAGE_DENSITY_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of gedi and jem."""
 
 IMAGE_FISHER_DEFAULTS: dict[str, Any] = {"energy": "euclidean", "network": "mlp", "slices": 4}
-"""The same of objectives on the score: the energy and the kind of network that Siamese-EBM advises, whose ResNet's slopes
-did not come to the size of the score; slices for as many pixels."""
+"""The same of objectives on the score: the energy and the kind of network that Siamese-EBM advises, as slopes of its
+ResNet did not come to the size of the score; and slices for as many pixels."""
 
 IMAGE_GENERATIVE_DEFAULTS: dict[str, Any] = {"batch_size": 128, "lr": 0.001}
 """The same of latent-variable models."""
