@@ -1,15 +1,16 @@
 """One training step on images, ResNet-18 at batch 256 of 3 × 32 × 32 under SimCLR: ours beside the best that installs.
 
-Ours is what `probssl.training.fit` does: its augmentations, `ResNet18` with the head of SimCLR, the fused loss, SGD. The
-other is what one would put together from PyPI without torchvision: kornia's augmentations, a ResNet-18 and an NT-Xent
-loss as they are usually written, SGD. Both start from the same weights. Parts are timed apart (augmentation of two
-views, forward and backward through the encoder, loss with its gradient in the embeddings, optimiser) and as a whole.
-The NT-Xent loss of pytorch-metric-learning, where that is installed, is timed beside: it is far slower than a plain one.
+Ours is what `probssl.training.fit` does: its augmentations, `ResNet18` with the head of SimCLR, the fused loss, SGD.
+The other is put together from PyPI without torchvision: kornia's augmentations, a ResNet-18 and an NT-Xent loss as they
+are usually written, SGD. Both start from the same weights. Parts are timed apart (augmentation of two views, forward
+and backward through the encoder, loss with its gradient in the embeddings, optimiser) and as a whole. The NT-Xent loss
+of pytorch-metric-learning, where that is installed, is timed beside: it is far slower than a plain one.
 
-CPU time of one thread, median of a few rounds in which all take turns, after one to warm up. With `--fit`, also the time
-of a step in `fit` itself; with `--compile`, ours under torch.compile. Width 64 takes some minutes:
+CPU time of one thread, median of a few rounds in which all take turns, after a small batch to warm up. `--contiguous`
+is ours in the other memory order, `--compile` ours under torch.compile, `--fit` a step in `fit` itself. A round takes
+seconds at width 16 and a minute or two at width 64:
 
-    OMP_NUM_THREADS=1 python benchmarks/image_step.py --fit --out benchmarks/results/image_step.json
+    OMP_NUM_THREADS=1 python benchmarks/image_step.py --width 64 --rounds 1 --out benchmarks/results/image_step.json
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Side:
         return dict(zip(PARTS, parts, strict=True))
 
 
-def sides(width: int, compiled: bool) -> dict[str, Side]:
+def sides(width: int, contiguous: bool, compiled: bool) -> dict[str, Side]:
     """Ours and theirs from the same weights, and ours in other ways."""
     ours = seeded(0, lambda: WithHead(ResNet18(3, width), projection_head("simclr", 8 * width)))
     theirs = nn.Sequential(PlainResNet18(width), copy.deepcopy(ours.head))
@@ -153,10 +154,10 @@ def sides(width: int, compiled: bool) -> dict[str, Side]:
     found = {
         "ours": Side(augment, ours, loss, together=False),
         "theirs": Side(plainly, theirs, plain_nt_xent, together=True),
-        "ours, contiguous": Side(
-            augment, copy.deepcopy(ours).to(memory_format=torch.contiguous_format), loss, together=False
-        ),
     }
+    if contiguous:
+        other = copy.deepcopy(ours).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        found["ours, contiguous"] = Side(augment, other, loss, together=False)
     if compiled:
         found["ours, compiled"] = Side(augment, torch.compile(copy.deepcopy(ours)), loss, together=False)  # type: ignore[arg-type]
     return found
@@ -187,6 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--width", type=int, default=WIDTH)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--contiguous", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--out", type=Path)
@@ -194,17 +196,17 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     x = torch.rand(BATCH, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    found = sides(options.width, options.compile)
+    found = sides(options.width, options.contiguous, options.compile)
     times: dict[str, list[dict[str, float]]] = {name: [] for name in found}
-    for turn in range(options.rounds + 1):
+    for name, side in found.items():
+        began = time.perf_counter()
+        side.step(x[:8])
+        print(f"{name}: the first step, of 8 images, took {time.perf_counter() - began:.1f} s", flush=True)
+    for _ in range(options.rounds):
         for name, side in found.items():
-            began = time.perf_counter()
-            parts = side.step(x)
-            print(f"{name:<18}" + "".join(f"{part:>22} {parts[part]:8.3f}" for part in PARTS), flush=True)
-            if turn:
-                times[name].append(parts)
-            else:
-                print(f"{name}: first step after {time.perf_counter() - began:.1f} s")
+            times[name].append(side.step(x))
+            told = "   ".join(f"{part} {times[name][-1][part]:.3f}" for part in PARTS)
+            print(f"{name:<18}{told}", flush=True)
     medians = {
         name: {part: round(statistics.median(round_[part] for round_ in rounds), 4) for part in PARTS}
         for name, rounds in times.items()

@@ -140,6 +140,38 @@ def test_images_of_other_shapes_are_refused(room):
     assert "28 × 28" in said
 
 
+def test_corrupt_images_are_refused_or_skipped(room, scratch):
+    write(scratch / "bad" / "a", bars(6, "lying", 6))
+    write(scratch / "bad" / "b", bars(6, "standing", 7))
+    (scratch / "bad" / "b" / "torn.png").write_bytes(b"not an image")
+    options = ["--width", 2, "--dim", 3, "--steps", 2, "--batch-size", 4]
+    said = refusal("fit", "bad", *options, "--out", "r")
+    assert "b/torn.png is not a whole image" in said
+    assert "--corrupt skip" in said
+    assert not Path("r").exists()
+    told = document("fit", "bad", *options, "--out", "r", "--corrupt", "skip")
+    assert told["skipped"] == ["b/torn.png"]
+    assert Run(Path("r")).source.corrupt == "skip"
+    succeed("evaluate", "r", "-q")  # the run's own choice
+    assert "skipped 1 file that is no whole image: b/torn.png" in succeed("fit", "--resume", "--out", "r").stderr
+    assert "torn.png" in refusal("embed", "r", "bad", "--out", "z.npy")
+    shown = succeed("embed", "r", "bad", "--out", "z.npy", "--corrupt", "skip")
+    assert "torn.png" in shown.stderr
+    assert np.load("z.npy").shape == (12, 3)
+    assert "corrupt is for images" in refusal("fit", "sklearn:iris", "--corrupt", "skip", "--steps", 2)
+    assert probssl.fit("bad", corrupt="skip", width=2, dim=3, steps=2, batch_size=4).source.corrupt == "skip"
+
+
+@pytest.mark.parametrize("objective", ["fisher", "sliced-fisher"])
+def test_objectives_on_scores_train_on_images(room, scratch, objective):
+    succeed("fit", room / "bars", "--objective", objective, "--hidden", 8, "--dim", 3, "--steps", 4, "-q", "--out", "r")
+    recipe = Run(scratch / "r").recipe
+    assert (recipe.network, recipe.augmentation, recipe.energy) == ("mlp", "siamese-fisher", "euclidean")
+    succeed("doctor", "r")
+    options = ["--network", "resnet18", "--width", 2, "--augmentation", "gedi-cifar10", "--dim", 3, "--steps", 2]
+    succeed("fit", room / "bars", "--objective", objective, *options, "-q", "--out", "deep")
+
+
 def test_several_sizes(room):
     assert "mixed" in refusal("fit", room / "mixed", "--steps", 2, "--out", "r")
     found = document(

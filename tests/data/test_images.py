@@ -359,6 +359,43 @@ def test_decoded_images_are_kept(folder: Path, tmp_path: Path, monkeypatch: pyte
     assert not [file for file in kept.parent.iterdir() if file.name.startswith(".")]
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+def test_folders_and_archives_are_decoded_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool, packed: bool
+) -> None:
+    monkeypatch.setattr(module, "KEPT_FROM", 1)
+    kinds = ("a/", "b/") if labelled else ("",)
+    files = {f"{kind}{number}.png": picture(pixels(5, 4, 3)) for kind in kinds for number in range(2)}
+    source = archive(folder / "own.tar.gz", files, "gz") if packed else folder / "own"
+    if not packed:
+        write(source, files)
+    first = load_images(source)
+    with monkeypatch.context() as patch:
+        patch.setattr(image_files, "decode", None)  # which nobody can call
+        again = load_images(str(source))
+        with pytest.raises(TypeError):
+            load_images(source, size=3)
+    assert isinstance(again.train, np.memmap)
+    np.testing.assert_array_equal(again.train, first.train)
+    np.testing.assert_array_equal(again.train_labels, first.train_labels)
+    assert (again.classes, again.name) == (first.classes, str(source))
+    files["a/2.png" if labelled else "2.png"] = picture(pixels(5, 4, 3))
+    if packed:
+        archive(source, files, "gz")
+    else:
+        write(source, files)
+    assert len(load_images(source).train) == len(first.train) + 1
+    (kept,) = (tmp_path / "cache" / "probssl" / "images").iterdir()  # what was made of it before is gone
+    assert kept.name.startswith("own")
+
+
+def test_small_folders_are_not_kept(folder: Path, tmp_path: Path) -> None:
+    write(folder / "own", {"0.png": pixels(5, 4, 3)})
+    assert len(load_images(folder / "own").train) == 1
+    assert not (tmp_path / "cache").exists()
+
+
 def test_skipping_is_another_choice(folder: Path) -> None:
     archive(folder / "cifar10-jpeg.tar.xz", {**cifar_pictures(), "train/cat/bad.jpg": b"bad"})
     refused("train/cat/bad.jpg is not a whole image", "cifar10")

@@ -160,7 +160,8 @@ def _told_of_skipped(found: Table | ImageSet, quiet: bool) -> Table | ImageSet:
     skipped = getattr(found, "skipped", ())
     if skipped and not quiet:
         shown = ", ".join(skipped[:3]) + (f" and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
-        say(f"skipped {len(skipped):,} file{'s' * (len(skipped) != 1)} that are no whole images: {escape(shown)}")
+        what = "file that is no whole image" if len(skipped) == 1 else "files that are no whole images"
+        say(f"skipped {len(skipped):,} {what}: {escape(shown)}")
     return found
 
 

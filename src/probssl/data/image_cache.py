@@ -21,11 +21,13 @@ _VERSION = "2"
 _ARRAYS = ("train", "train_labels", "test", "test_labels")
 
 
-def cached(name: str, sources: Sequence[Path], build: Callable[[], ImageSet], *choices: str) -> ImageSet:
+def cached(
+    name: str, sources: Sequence[Path], build: Callable[[], ImageSet], *choices: str, least: int = 0
+) -> ImageSet:
     """What `build` makes of files or folders, from the cache while these and the choices are the same.
 
     What was made of the same files before they changed is removed. Without a cache directory that can be written to, it
-    is built anew every time. `name` is what the set is called.
+    is built anew every time, and so are sets of fewer than `least` bytes. `name` is what the set is called.
     """
     whose = _short(*(str(source.resolve()) for source in sources), *choices)
     label = name if name == Path(name).name else sources[0].resolve().name
@@ -34,6 +36,8 @@ def cached(name: str, sources: Sequence[Path], build: Callable[[], ImageSet], *c
     if found is not None:
         return found
     built = build()
+    if built.train.nbytes + built.test.nbytes < least:
+        return built
     with contextlib.suppress(OSError):
         _write(folder, built)
         for other in folder.parent.glob(f"*-{whose}-*"):

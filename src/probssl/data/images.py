@@ -27,6 +27,9 @@ CIFAR_URL = "https://www.cs.toronto.edu/~kriz/{file}"
 SVHN_URL = "http://ufldl.stanford.edu/housenumbers/{file}"
 JPEG_ARCHIVE = "cifar10-jpeg.tar.xz"
 
+KEPT_FROM = 2**24
+"""Bytes of pixels from which on folders and archives are kept decoded: fewer are decoded in a second or two."""
+
 
 @dataclass(frozen=True)
 class NamedImages:
@@ -86,8 +89,8 @@ def load_images(
     """A named set, or the PNG and JPEG images of a folder or tar archive; `InputError` when it cannot be used.
 
     A folder has one sub-folder a class, or none, and may have these in two halves, `train` and `test`. Its images are
-    sorted by name. Write `./mnist` for a folder that bears the name of a set. Images are decoded once, into the cache,
-    and mapped into memory from then on, until a file changes.
+    sorted by name. Write `./mnist` for a folder that bears the name of a set. Sets of 16 MB of pixels and more are
+    decoded once, into the cache, and mapped into memory from then on, until a file changes.
 
     size: height and width, or both in one, to which the images of a folder are resized; else all must be of one size.
     corrupt: "refuse" a folder with a file that is not a whole image, or "skip" such files and name them in `skipped`.
@@ -103,13 +106,13 @@ def load_images(
         raise InputError(f"a size is a height and a width of at least one pixel, not {size}")
     if path.is_dir():
         build = functools.partial(read_folder, path, written, size=asked, corrupt=corrupt, progress=progress)
-        return cached(written, [path], build, str(asked), corrupt)
+        return cached(written, [path], build, str(asked), corrupt, least=KEPT_FROM)
     if not path.exists():
         raise InputError(f"there is no folder or set of images {quoted(written)}{did_you_mean(written, NAMED)}")
     if not path.name.lower().endswith(ARCHIVES):
         raise InputError(f"{path} is neither a folder of images nor an archive of one ({', '.join(ARCHIVES)})")
     build = functools.partial(read_archive, path, written, size=asked, corrupt=corrupt, progress=progress)
-    return cached(written, [path], build, str(asked), corrupt)
+    return cached(written, [path], build, str(asked), corrupt, least=KEPT_FROM)
 
 
 def images_of(source: object) -> str | None:
