@@ -86,7 +86,7 @@ def _network(sized: Recipe, dim: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), MLP([channels * height * width, *(sized.hidden or ()), dim]))
     assert sized.width is not None
     if sized.network == "resnet8":
-        return ResNet8(channels, sized.width, dim)
+        return ResNet8(channels, sized.width, dim).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if sized.network == "resnet18":
         return ResNet18(channels, sized.width, dim)
     halvings = max(1, (min(height, width) // LEAST_SIDE).bit_length() - 1)
