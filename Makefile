@@ -42,6 +42,7 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large_batches.py --out benchmarks/results/large_batches.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/augmentations.py --out benchmarks/results/augmentations.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/resnet.py --out benchmarks/results/resnet.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/image_step.py --width 16 --contiguous --fit --out benchmarks/results/image_step.json
 	$(BIN)/python benchmarks/processes.py --out benchmarks/results/processes.json
 
 clean:
