@@ -133,6 +133,26 @@ def test_sizes(tmp_path: Path) -> None:
     refused("at least one pixel", tmp_path, size=(0, 3))
 
 
+def test_the_middle_of_an_image_is_resized(tmp_path: Path) -> None:
+    image = np.zeros((40, 80, 3), np.uint8)
+    image[:, 20:60] = 255
+    for kind in ("PNG", "JPEG"):
+        write(tmp_path / kind, {f"a.{kind.lower()}": picture(image, kind)})
+        assert (load_images(tmp_path / kind, size=10).train >= 200).all()  # squashed, half would be black
+
+
+def test_images_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grey, colour = pixels(5, 4), pixels(5, 4, 3)
+    write(tmp_path / "own", {"a.png": grey, "b.png": grey, "c.png": colour, "d.png": grey})
+    few = load_images(tmp_path / "own")
+    monkeypatch.setattr(image_files, "IN_MEMORY", 30)  # from the second on
+    many = load_images(tmp_path / "own")
+    assert isinstance(many.train, np.memmap)
+    np.testing.assert_array_equal(many.train, few.train)
+    many.train[0] = 0  # a copy, not a file
+    assert many.train.sum() < few.train.sum()
+
+
 def test_damaged_images_are_named(tmp_path: Path) -> None:
     whole = picture(pixels(16, 16, 3), "JPEG")
     write(tmp_path, {"a.jpg": whole, "b.jpg": whole[:-200], "c.png": b"<html>", "d.png": b""})
@@ -456,16 +476,88 @@ def test_matlab_files_that_break_off(folder: Path, share: float) -> None:
     refused(str(path), "svhn")
 
 
+# --- CelebA and ImageNet ----------------------------------------------------------------------------------------------
+
+FACES = {f"{number:06d}.jpg": picture(np.full((218, 178, 3), 40 * number, np.uint8), "JPEG") for number in range(1, 7)}
+HALF = dict(zip(FACES, (0, 0, 0, 1, 2, 2), strict=True))
+MALE = dict(zip(FACES, (-1, 1, 1, 1, 1, -1), strict=True))
+
+
+def celeba(folder: Path, *, kaggle: bool = False) -> Path:
+    inner = "img_align_celeba/img_align_celeba" if kaggle else "img_align_celeba"
+    write(folder / "celeba", {f"{inner}/{name}": content for name, content in FACES.items()})
+    if kaggle:
+        tables = {
+            "list_attr_celeba.csv": "image_id,Bald,Male\n" + "".join(f"{n},1,{m}\n" for n, m in MALE.items()),
+            "list_eval_partition.csv": "image_id,partition\n" + "".join(f"{n},{h}\n" for n, h in HALF.items()),
+        }
+    else:
+        tables = {
+            "list_attr_celeba.txt": "6\nBald Male \n" + "".join(f"{n}  1 {m}\n" for n, m in MALE.items()),
+            "list_eval_partition.txt": "".join(f"{n} {h}\n" for n, h in HALF.items()),
+        }
+    return write(folder / "celeba", {name: text.encode() for name, text in tables.items()})
+
+
+@pytest.mark.parametrize("kaggle", [False, True])
+def test_celeba(folder: Path, kaggle: bool) -> None:
+    celeba(folder, kaggle=kaggle)
+    found = load_images("celeba")
+    assert (found.classes, found.shape) == (("female", "male"), (3, 64, 64))
+    assert found.train[:, 0, 0, 0].tolist() == pytest.approx([40, 80, 120], abs=2)
+    assert found.test[:, 0, 0, 0].tolist() == pytest.approx([200, 240], abs=2)
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    assert (found.train_labels.tolist(), found.test_labels.tolist()) == ([0, 1, 1], [1, 0])
+    assert load_images("celeba", size=(32, 16)).shape == (3, 32, 16)
+    assert next(entry for entry in catalogue() if entry.name == "celeba").present
+
+
+def test_celeba_with_a_damaged_face(folder: Path) -> None:
+    place = celeba(folder)
+    (place / "img_align_celeba" / "000002.jpg").write_bytes(b"bad")
+    refused("000002.jpg is not a whole image", "celeba")
+    found = load_images("celeba", corrupt="skip")
+    assert found.train[:, 0, 0, 0].tolist() == pytest.approx([40, 120], abs=2)
+    assert found.train_labels is not None
+    assert (found.train_labels.tolist(), found.skipped) == ([0, 1], ("000002.jpg",))
+
+
+def test_tables_that_are_not_those_of_celeba(folder: Path) -> None:
+    place = celeba(folder)
+    (place / "list_eval_partition.txt").write_text("000001.jpg 0\n")
+    refused("is not CelebA: 000002.jpg is not in its tables", "celeba")
+    (place / "list_attr_celeba.txt").write_text("6\nBald\n000001.jpg 1\n")
+    refused("is not the table of CelebA", "celeba")
+    (place / "list_attr_celeba.txt").unlink()
+    refused("celeba is not here", "celeba")
+
+
+def test_imagenet(folder: Path) -> None:
+    sides = {"train/n01/a.JPEG": (90, 200), "train/n02/b.JPEG": (300, 150), "val/n02/c.JPEG": (64, 64)}
+    files = {name: picture(np.full((*side, 3), 90, np.uint8), "JPEG") for name, side in sides.items()}
+    write(folder / "imagenet", files)
+    found = load_images("imagenet", size=32)
+    assert (len(found.train), len(found.test), found.shape) == (2, 1, (3, 32, 32))
+    assert found.classes == ("n01", "n02")
+    assert found.test_labels is not None
+    assert found.test_labels.tolist() == [1]
+
+
 # --- names and downloads ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", module.NAMED)
 def test_what_is_not_here(folder: Path, name: str) -> None:
     entry = next(entry for entry in catalogue() if entry.name == name)
-    url = next(iter(module.NAMED[name].downloads.values()))
+    url = module.NAMED[name].where
     assert (entry.present, entry.where) == (False, url)
-    told = refused(f"{name}: {url} could not be downloaded (no route to host)", name)
-    assert f"put the file at {folder / name}" in told
+    if module.NAMED[name].by_hand is not None:
+        told = refused(f"{name} is not here, and cannot be downloaded: get it from {url}", name)
+        assert told.endswith(f" into {folder / name}")
+    else:
+        told = refused(f"{name}: {url} could not be downloaded (no route to host)", name)
+        assert f"put the file at {folder / name}" in told
     assert not list(folder.iterdir())
 
 

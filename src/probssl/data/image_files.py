@@ -6,22 +6,27 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import tarfile
+import tempfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, cast
+from typing import IO, Any, BinaryIO, Literal, cast
 
 import numpy as np
 
-from probssl.data.directory import Progress
+from probssl.data.directory import Progress, cache_directory
 from probssl.data.image_set import Bytes, ImageSet, Labels
 from probssl.data.wording import quoted
 from probssl.errors import InputError, MissingExtra
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
-HALVES = ("train", "test")
+HALVES = {"train": "train", "test": "test", "val": "test"}
+"""Folders that are no classes, and the half they hold: ImageNet has its test images in `val`."""
 
 LARGEST_FILE = 2**26
 """Bytes of one file in an archive: more is no image that anyone trains on, but may well be a bomb."""
@@ -29,6 +34,11 @@ LARGEST_ARCHIVE = 2**34
 """Bytes of all files in an archive."""
 LARGEST_IMAGE = 2**24
 """Pixels."""
+
+IN_MEMORY = 2**24
+"""Bytes of decoded images above which they go to disk."""
+AT_ONCE = 64
+"""Files that are read ahead of the threads that decode them."""
 
 Corrupt = Literal["refuse", "skip"]
 Size = tuple[int, int]
@@ -118,38 +128,119 @@ def _is_image(name: str) -> bool:
 def _read(files: Iterable[tuple[str, bytes]], name: str, size: Size | None, corrupt: Corrupt) -> ImageSet:
     if corrupt not in ("refuse", "skip"):
         raise InputError(f"what to do with a corrupt image is refuse or skip, not {corrupt!r}")
-    images: dict[str, Bytes] = {}
     skipped = []
-    first: tuple[str, Size] | None = None
-    for file, content in files:
+    with ImagePile(name) as pile:
+        for file, image in _decoded(files, name, size):
+            if isinstance(image, _Damaged):
+                if corrupt == "refuse":
+                    raise InputError(
+                        f"{name}: {file} is not a whole image ({image}): replace it, or pass over such files with "
+                        "corrupt='skip' (--corrupt skip)"
+                    ) from image
+                skipped.append(file)
+            else:
+                pile.add(file, image)
+        if not pile.files:
+            told = f", only damaged ones, the first {quoted(skipped[0])}" if skipped else ""
+            raise InputError(f"{name} holds no PNG or JPEG images{told}")
+        return _arranged(pile, name, tuple(sorted(skipped)))
+
+
+def _decoded(
+    files: Iterable[tuple[str, bytes]], name: str, size: Size | None
+) -> Iterator[tuple[str, Bytes | _Damaged]]:
+    """Files as images or as what is wrong with them, in their order, decoded by as many threads as there are cores."""
+
+    def decoded(file: str, content: bytes) -> Bytes | _Damaged:
         try:
-            image = decode(content, f"{name}: {file}", size)
+            return decode(content, f"{name}: {file}", size)
         except _Damaged as error:
-            if corrupt == "refuse":
-                raise InputError(
-                    f"{name}: {file} is not a whole image ({error}): replace it, or pass over such files with "
-                    "corrupt='skip' (--corrupt skip)"
-                ) from error
-            skipped.append(file)
-            continue
-        shape = image.shape[0], image.shape[1]
-        first = first or (file, shape)
-        if shape != first[1]:
+            return error
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        waiting: deque[tuple[str, Future[Bytes | _Damaged]]] = deque()
+        try:
+            for file, content in files:
+                waiting.append((file, threads.submit(decoded, file, content)))
+                if len(waiting) >= AT_ONCE:
+                    yield waiting[0][0], waiting.popleft()[1].result()
+            while waiting:
+                yield waiting[0][0], waiting.popleft()[1].result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+class ImagePile:
+    """Images of one size as they come: in memory while they are few, else in a file that goes when the arrays do.
+
+    So a set may be larger than the memory. The pile is grey until a coloured image comes; from then on grey images in
+    it have three equal channels.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.files: list[str] = []
+        self.shape: tuple[int, ...] = ()
+        self._stream: IO[bytes] = io.BytesIO()
+
+    def __enter__(self) -> ImagePile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def add(self, file: str, image: Bytes) -> None:
+        """One more: [h, w] where it is grey and [h, w, 3] where it is not."""
+        sides = image.shape[:2]
+        if not self.files:
+            self.shape = (3 if image.ndim == 3 else 1, *sides)
+        elif sides != self.shape[1:]:
             raise InputError(
-                f"{name}: {file} has {shape[0]} × {shape[1]} pixels, where {first[0]} has {first[1][0]} × "
-                f"{first[1][1]}: ask for one size with size=(height, width)"
+                f"{self.name}: {file} has {sides[0]} × {sides[1]} pixels, where {self.files[0]} has {self.shape[1]} × "
+                f"{self.shape[2]}: ask for one size with size=(height, width)"
             )
-        images[file] = image
-    if not images:
-        told = f", only damaged ones, the first {quoted(skipped[0])}" if skipped else ""
-        raise InputError(f"{name} holds no PNG or JPEG images{told}")
-    return _arranged(images, name, tuple(sorted(skipped)))
+        if image.ndim == 3 and self.shape[0] == 1:
+            grey, self._stream, self.shape = self.images(), io.BytesIO(), (3, *sides)
+            for row in grey:
+                self._write(np.broadcast_to(row, self.shape))
+        self._write(image.transpose(2, 0, 1) if image.ndim == 3 else np.broadcast_to(image, self.shape))
+        self.files.append(file)
+
+    def _write(self, pixels: Bytes) -> None:
+        try:
+            self._stream.write(np.ascontiguousarray(pixels).data)
+            if isinstance(self._stream, io.BytesIO) and self._stream.tell() > IN_MEMORY:
+                few, self._stream = self._stream, _temporary_file()
+                self._stream.write(few.getbuffer())
+        except OSError as error:
+            raise InputError(f"{self.name} cannot be decoded to disk ({error.strerror})") from error
+
+    def images(self) -> Bytes:
+        """All of them [n, channels, h, w]; of a file, mapped into memory: what is written to the array stays there."""
+        shape = len(self.files), *self.shape
+        if isinstance(self._stream, io.BytesIO):
+            return np.frombuffer(bytearray(self._stream.getbuffer()), np.uint8).reshape(shape)
+        self._stream.flush()
+        return np.memmap(self._stream, np.uint8, "c", shape=shape)
+
+
+def _temporary_file() -> IO[bytes]:
+    """In the cache, beside which it will be kept; elsewhere if that cannot be written to."""
+    try:
+        cache_directory().mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=cache_directory())
+    except OSError:
+        return tempfile.TemporaryFile()
 
 
 def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
-    """A PNG or JPEG file as bytes, [h, w] where it is grey and [h, w, 3] where it is not; resized to a size."""
+    """A PNG or JPEG file as bytes, [h, w] where it is grey and [h, w, 3] where it is not.
+
+    Of an image of another size than asked for, the largest box of that shape in its middle is resized to it.
+    """
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError:
         raise MissingExtra("reading PNG and JPEG images", "images") from None
 
@@ -159,9 +250,12 @@ def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
                 raise InputError(f"{where} has {image.width:,} × {image.height:,} pixels: make it smaller first")
             if image.mode not in _GREY + _COLOUR:
                 raise InputError(f"{where} has pixels of kind {image.mode}: save it with 8 bits a channel")
-            plain: Any = image.convert("L" if image.mode in _GREY else "RGB")
-            if size is not None and (image.height, image.width) != size:
-                plain = plain.resize(size[::-1], Image.Resampling.BILINEAR)
+            kind = "L" if image.mode in _GREY else "RGB"
+            if size is not None:
+                image.draft(kind, (2 * size[1], 2 * size[0]))  # a JPEG may come at a half, a quarter or an eighth
+            plain: Any = image.convert(kind)
+            if size is not None and (plain.height, plain.width) != size:
+                plain = ImageOps.fit(plain, size[::-1], Image.Resampling.BILINEAR)
             return np.asarray(plain, dtype=np.uint8)
     except InputError:
         raise
@@ -169,9 +263,9 @@ def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
         raise _Damaged(" ".join(str(error).split()) or type(error).__name__) from error
 
 
-def _arranged(images: dict[str, Bytes], name: str, skipped: tuple[str, ...]) -> ImageSet:
+def _arranged(pile: ImagePile, name: str, skipped: tuple[str, ...]) -> ImageSet:
     """Halves, classes and arrays from decoded images by file name."""
-    files = sorted(images)
+    files = sorted(pile.files)
     outer = _shared_folders(files)
     places = {file: _place(file, outer) for file in files}
     halves = {half for half, _ in places.values()}
@@ -184,22 +278,20 @@ def _arranged(images: dict[str, Bytes], name: str, skipped: tuple[str, ...]) -> 
         raise InputError(f"{name} has sub-folders, one a class, and an image outside of them, {quoted(odd)}")
     classes = sorted({label for _, label in places.values() if label is not None})
     codes = {label: code for code, label in enumerate(classes)}
-    coloured, size = any(image.ndim == 3 for image in images.values()), images[files[0]].shape[:2]
+    rows, images = {file: row for row, file in enumerate(pile.files)}, pile.images()
 
     def half(wanted: tuple[str | None, ...]) -> tuple[Bytes, Labels | None]:
         chosen = [file for file, (half, _) in places.items() if half in wanted]
         labels = np.array([codes[str(places[file][1])] for file in chosen], np.int64) if classes else None
-        return _stacked([images[file] for file in chosen], coloured, size), labels
+        return taken(images, [rows[file] for file in chosen]), labels
 
     return ImageSet(name, *half((None, "train")), *half(("test",)), tuple(classes), skipped)
 
 
-def _stacked(images: list[Bytes], coloured: bool, size: tuple[int, ...]) -> Bytes:
-    """[n, channels, h, w]; grey images among coloured ones have three equal channels."""
-    found = np.empty((len(images), 3 if coloured else 1, *size), np.uint8)
-    for row, image in zip(found, images, strict=True):
-        row[:] = image.transpose(2, 0, 1) if image.ndim == 3 else image
-    return found
+def taken(images: Bytes, rows: list[int]) -> Bytes:
+    """Some of the images in that order: a view where they follow each other, as those of a folder do."""
+    first = rows[0] if rows else 0
+    return images[first : first + len(rows)] if rows == list(range(first, first + len(rows))) else images[rows]
 
 
 def _shared_folders(files: list[str]) -> int:
@@ -216,5 +308,5 @@ def _shared_folders(files: list[str]) -> int:
 def _place(file: str, outer: int) -> tuple[str | None, str | None]:
     """The half and the class that the folders of a file, but for the outer ones, say it belongs to."""
     folders = list(PurePosixPath(file).parts[outer:-1])
-    half = folders.pop(0) if folders and folders[0] in HALVES else None
+    half = HALVES[folders.pop(0)] if folders and folders[0] in HALVES else None
     return half, folders[0] if folders else None

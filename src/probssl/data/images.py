@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from probssl.data.celeba import is_celeba, read_celeba
 from probssl.data.cifar import CIFAR10_CLASSES, LAYOUTS, read_cifar
-from probssl.data.directory import Progress, check_gzip, check_matlab, download, find
+from probssl.data.directory import Progress, check_gzip, check_matlab, data_directory, download, find
 from probssl.data.image_cache import cached
-from probssl.data.image_files import ARCHIVES, HALVES, Corrupt, read_archive, read_folder
+from probssl.data.image_files import ARCHIVES, Corrupt, read_archive, read_folder
 from probssl.data.image_set import ImageSet
 from probssl.data.mnist import FILES as IDX_FILES
 from probssl.data.mnist import URLS as IDX_URLS
@@ -43,6 +44,15 @@ class NamedImages:
     downloads: dict[str, str]
     """Path in the cache -> address, of all its files."""
     check: Callable[[Path], None] = check_gzip
+    by_hand: str | None = None
+    """Where it can be had by those who agree to its terms, and what to put into the data directory: no download."""
+    size: int | None = None
+    """Pixels to a side unless asked otherwise, of sets whose images are of many sizes."""
+
+    @property
+    def where(self) -> str:
+        """Where to get it."""
+        return self.by_hand or next(iter(self.downloads.values()))
 
 
 def _downloads(name: str, url: str, *files: str) -> dict[str, str]:
@@ -76,7 +86,27 @@ NAMED: dict[str, NamedImages] = {
         _downloads("svhn", SVHN_URL, *SVHN_FILES),
         check_matlab,
     ),
+    "celeba": NamedImages(
+        "faces, 64 × 64, female or male, 19,962 for tests",
+        *(182_732, 12_288, 2),
+        {},
+        by_hand="https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+        size=64,
+    ),
+    "imagenet": NamedImages(
+        "things of a thousand kinds, 64 × 64, 50,000 for tests",
+        *(1_331_167, 12_288, 1_000),
+        {},
+        by_hand="https://image-net.org/download.php",
+        size=64,
+    ),
 }
+
+BY_HAND = {
+    "celeba": "img_align_celeba/, list_attr_celeba.txt and list_eval_partition.txt",
+    "imagenet": "train/ and val/, each with one folder a class",
+}
+"""What a folder in the data directory, of the name of the set, has to hold."""
 
 
 def load_images(
@@ -92,18 +122,17 @@ def load_images(
     sorted by name. Write `./mnist` for a folder that bears the name of a set. Sets of 16 MB of pixels and more are
     decoded once, into the cache, and mapped into memory from then on, until a file changes.
 
-    size: height and width, or both in one, to which the images of a folder are resized; else all must be of one size.
+    size: height and width, or both in one. The largest box of that shape in the middle of every image is resized to
+    it. Without a size, all images of a folder must be of one; of named sets only CelebA and ImageNet take one.
     corrupt: "refuse" a folder with a file that is not a whole image, or "skip" such files and name them in `skipped`.
     progress: called with the bytes fetched or read so far, and the bytes in all.
     """
     if isinstance(source, str) and source in NAMED:
-        if size is not None:
+        own = NAMED[source].size
+        if size is not None and own is None:
             raise InputError(f"{source} has images of one size: leave out size")
-        return _load_named(source, corrupt, progress)
-    path, written = Path(source).expanduser(), os.fspath(source)
-    asked = (size, size) if isinstance(size, int) else size
-    if asked is not None and (len(asked) != 2 or min(asked) < 1):
-        raise InputError(f"a size is a height and a width of at least one pixel, not {size}")
+        return _load_named(source, _sides(own if size is None else size), corrupt, progress)
+    path, written, asked = Path(source).expanduser(), os.fspath(source), _sides(size)
     if path.is_dir():
         build = functools.partial(read_folder, path, written, size=asked, corrupt=corrupt, progress=progress)
         return cached(written, [path], build, str(asked), corrupt, least=KEPT_FROM)
@@ -113,6 +142,13 @@ def load_images(
         raise InputError(f"{path} is neither a folder of images nor an archive of one ({', '.join(ARCHIVES)})")
     build = functools.partial(read_archive, path, written, size=asked, corrupt=corrupt, progress=progress)
     return cached(written, [path], build, str(asked), corrupt, least=KEPT_FROM)
+
+
+def _sides(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    asked = (size, size) if isinstance(size, int) else size
+    if asked is not None and (len(asked) != 2 or min(asked) < 1):
+        raise InputError(f"a size is a height and a width of at least one pixel, not {size}")
+    return asked
 
 
 def images_of(source: object) -> str | None:
@@ -136,6 +172,11 @@ def fetch_images(name: str, progress: Progress | None = None) -> list[Path]:
     if found:
         return found
     known = NAMED[name]
+    if known.by_hand is not None:
+        raise InputError(
+            f"{name} is not here, and cannot be downloaded: get it from {known.by_hand} and put {BY_HAND[name]} into "
+            f"{data_directory() / name}"
+        )
     try:
         return [
             find(relative) or download(url, relative, progress, check=known.check)
@@ -150,6 +191,10 @@ def find_images(name: str) -> list[Path]:
 
     Of CIFAR-10, exact pixels are taken before those that JPEG has changed.
     """
+    if name in BY_HAND:
+        whole = is_celeba if name == "celeba" else functools.partial(_has_halves, test="val")
+        place = find(name, folder=True)
+        return [place] if place is not None and whole(place) else []
     if name not in LAYOUTS:
         files = [path for relative in NAMED[name].downloads if (path := find(relative)) is not None]
         return files if len(files) == len(NAMED[name].downloads) else []
@@ -163,22 +208,27 @@ def find_images(name: str) -> list[Path]:
     return next(([path] for path in places if path is not None), [])
 
 
-def _has_halves(path: Path) -> bool:
-    return all((path / half).is_dir() for half in HALVES)
+def _has_halves(path: Path, test: str = "test") -> bool:
+    return all((path / half).is_dir() for half in ("train", test))
 
 
-def _load_named(name: str, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
+def _load_named(name: str, size: tuple[int, int] | None, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
     if name in IDX_URLS:
         return mnist(name, progress)
     paths = fetch_images(name, progress)
     build: Callable[[], ImageSet]
     if name == "svhn":
         build = functools.partial(read_svhn, *paths)
+    elif name == "celeba":
+        assert size is not None
+        build = functools.partial(read_celeba, paths[0], size, corrupt, progress)
+    elif name == "imagenet":
+        build = functools.partial(read_folder, paths[0], name, size=size, corrupt=corrupt, progress=progress)
     elif paths[0].name == JPEG_ARCHIVE or _has_halves(paths[0]):
         build = functools.partial(_decoded_cifar10, paths[0], corrupt, progress)
     else:
         build = functools.partial(read_cifar, paths[0], name, progress)
-    return cached(name, paths, build, corrupt)
+    return cached(name, paths, build, str(size), corrupt)
 
 
 def _decoded_cifar10(path: Path, corrupt: Corrupt, progress: Progress | None) -> ImageSet:

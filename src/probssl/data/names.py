@@ -104,7 +104,7 @@ def catalogue() -> list[DataSet]:
             found.append(DataSet(f"{family}:{name}", about, of_rows, dimension, of_classes, True, where))
     for name, of in IMAGES.items():
         here = find_images(name)
-        where = str(_shown(here)) if here else next(iter(of.downloads.values()))
+        where = str(_shown(here)) if here else of.where
         found.append(DataSet(name, of.about, of.rows, of.dimensions, of.classes, bool(here), where))
     return found
 

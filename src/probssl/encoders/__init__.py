@@ -11,6 +11,7 @@ from probssl.encoders.mlp import (
     WithHead,
     as_floats,
     encode,
+    he_weights,
     representation,
     seeded,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "WithHead",
     "as_floats",
     "encode",
+    "he_weights",
     "latent_encoder",
     "mirrored_decoder",
     "projection_head",

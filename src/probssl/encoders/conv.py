@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from probssl.encoders.mlp import MLP
+from probssl.encoders.mlp import MLP, he_weights
 from probssl.errors import InputError
 
 
@@ -44,8 +44,4 @@ class ConvEncoder(nn.Sequential):
             layers += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.LeakyReLU(slope) if slope else nn.ReLU()]
         super().__init__(*layers, nn.Flatten(), MLP([widths[-1] * left, hidden, dim], slope=slope))
         self.size, self.dim = size, int(dim)
-        for layer in self.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-                assert layer.bias is not None
-                nn.init.zeros_(layer.bias)
+        he_weights(self)

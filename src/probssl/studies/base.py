@@ -134,6 +134,11 @@ def even_parts(configs: Sequence[Config], parts: int) -> list[list[Config]]:
     return [list(configs[low:high]) for low, high in pairwise(ends) if high > low]
 
 
+def largest(setting: Any) -> int:
+    """A number, or the largest of those that differ between data sets or methods."""
+    return int(max(setting.values()) if isinstance(setting, dict) else setting)
+
+
 def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
     """The mean over seeds, their standard deviation, and what is published; a verdict at the paper's scale alone."""
     reference = references(experiment).get((setting, metric))

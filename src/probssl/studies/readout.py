@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from probssl.data.images import find_images
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import pictures, readout_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, largest, row_of
 from probssl.studies.readout_trials import (
     AVERAGE,
     CLASSES,
@@ -63,7 +64,7 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "width": {"mnist": 256, "else": 64},
         "features": 512,
         "dim": {"mnist": 10, "else": 128},
-        "rows": 60_000,
+        "rows": {"imagenet": 1_281_167, "else": 60_000},
         "steps": 97_600,
         "batch": 512,
         "rate": 1e-3,
@@ -91,7 +92,9 @@ DECODERS: dict[Budget, dict[str, int]] = {
 
 
 def trained_on(budget: Budget) -> tuple[str, ...]:
-    """The sets that a budget trains on."""
+    """The sets that a budget trains on: ImageNet, at 64 × 64 pixels, at the paper's scale and where it is here."""
+    if budget == "full" and find_images("imagenet"):
+        return ("mnist", "cifar10", "imagenet")
     return ("mnist",) if budget == "smoke" else ("mnist", "cifar10")
 
 
@@ -159,7 +162,7 @@ class Readout(Study):
         )
         scale, measuring = SCALES[budget], MEASURING[budget]
         notes = (
-            f"At most {scale['rows']:,} training images, {scale['steps']:,} steps of {scale['batch']} pairs, "
+            f"At most {largest(scale['rows']):,} training images, {scale['steps']:,} steps of {scale['batch']} pairs, "
             f"{SEEDS[budget]} seeds; ± is the standard deviation over them. Probes are logistic regressions fitted on "
             f"{measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; half of them "
             "are augmented where augmentations are looked for, and 50 % is chance. Linear R²: latents of a VAE from "

@@ -23,23 +23,21 @@ from probssl.studies.fitting import last_loss
 from probssl.training import TrainingPlan
 from probssl.worlds import Sphere
 
-SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet"}
 """Sets of images and their names in tables."""
 
 FREE = "AnInfoNCE without normalisation"
 METHODS = ("InfoNCE", "AnInfoNCE", FREE)
 UNTRAINED = "untrained encoder"
 
-READ = {
-    "mnist": {"crop": "crop", "blur": "Gaussian blur"},
-    "cifar10": {
-        "grey": "grayscale",
-        "brightness": "brightness",
-        "contrast": "contrast",
-        "hue": "hue",
-        "saturation": "saturation",
-    },
+COLOURS = {
+    "grey": "grayscale",
+    "brightness": "brightness",
+    "contrast": "contrast",
+    "hue": "hue",
+    "saturation": "saturation",
 }
+READ = {"mnist": {"crop": "crop", "blur": "Gaussian blur"}, "cifar10": COLOURS, "imagenet": COLOURS}
 """Augmentations that are looked for, and the names they are published by."""
 
 SIMCLR, PLAIN = "SimCLR", "crops and flips"

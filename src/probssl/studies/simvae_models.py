@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from probssl.data import load_images
 from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
-from probssl.encoders import MLP, ConvEncoder, WithHead, mirrored_decoder, seeded
+from probssl.encoders import MLP, ConvEncoder, WithHead, he_weights, mirrored_decoder, seeded
 from probssl.energies import Cosine
 from probssl.errors import CheckpointError, NonFiniteLoss
 from probssl.objectives import (
@@ -48,6 +48,7 @@ SETS = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
+    "celeba": "CelebA",
     "styled-mnist": "styled MNIST",
     "sprites": "sprites",
 }
@@ -65,6 +66,7 @@ PRESETS = {
     "mnist": "simvae-mnist",
     "fashion-mnist": "simvae-fashion",
     "cifar10": "simvae-cifar10",
+    "celeba": "simvae-celeba",
     "styled-mnist": "simvae-cifar10",
     "sprites": "simvae-mnist",
 }
@@ -130,7 +132,7 @@ def _encoder(config: Config, shape: tuple[int, int, int]) -> nn.Module:
     channels, height, width = shape
     if config["network"] == "perceptron":
         hidden = config.get("hidden", PERCEPTRON)
-        return nn.Sequential(nn.Flatten(), MLP([channels * height * width, *hidden, config["dim"]]))
+        return he_weights(nn.Sequential(nn.Flatten(), MLP([channels * height * width, *hidden, config["dim"]])))
     widths = [config["width"] * 2**layer for layer in range(3)]
     return ConvEncoder((height, width), config["dim"], channels=channels, widths=widths, hidden=256)
 
@@ -140,7 +142,8 @@ def _objective(config: Config, encoder: nn.Module, shape: tuple[int, int, int]) 
     sharp = GaussianLikelihood(config["likelihood_variance"])
 
     def decoder() -> nn.Module:
-        return mirrored_decoder(encoder, dim, shape)
+        made = mirrored_decoder(encoder, dim, shape)
+        return he_weights(made) if config["network"] == "perceptron" else made
 
     makers: dict[str, Callable[[], Objective]] = {
         "VAE": lambda: VAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE)),

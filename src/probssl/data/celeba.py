@@ -1,0 +1,69 @@
+"""CelebA as its authors pack it: faces in one folder, and tables of what is seen in them (Liu et al., 2015)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from probssl.data.directory import Progress
+from probssl.data.image_files import Corrupt, Size, read_folder, taken
+from probssl.data.image_set import ImageSet
+from probssl.errors import InputError
+
+FACES = "img_align_celeba"
+ATTRIBUTES = ("list_attr_celeba.txt", "list_attr_celeba.csv")
+PARTITION = ("list_eval_partition.txt", "list_eval_partition.csv")
+LABEL = "Male"
+CLASSES = ("female", "male")
+TRAIN, TEST = 0, 2
+"""Of the authors' partition; 1 is for validation, and left out."""
+
+
+def is_celeba(folder: Path) -> bool:
+    """Whether a folder holds the faces, and both tables."""
+    return (folder / FACES).is_dir() and all(_one_of(folder, names) for names in (ATTRIBUTES, PARTITION))
+
+
+def read_celeba(folder: Path, size: Size, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
+    """The training and test faces of the authors' partition, labelled female and male as in SimVAE's Table 1."""
+    found = read_folder(folder / FACES, str(folder / FACES), size=size, corrupt=corrupt, progress=progress)
+    skipped = {Path(name).name for name in found.skipped}
+    files = [name for name in sorted(path.name for path in (folder / FACES).rglob("*.jpg")) if name not in skipped]
+    halves, male = (_column(folder, PARTITION, 0), _column(folder, ATTRIBUTES, LABEL))
+    unknown = next((name for name in files if name not in halves or name not in male), None)
+    if unknown is not None or len(files) != len(found.train):
+        told = (
+            f"{unknown} is not in its tables" if unknown else f"it has {len(found.train)} faces in {len(files)} files"
+        )
+        raise InputError(f"{folder} is not CelebA: {told}")
+    rows = {half: [row for row, name in enumerate(files) if halves[name] == half] for half in (TRAIN, TEST)}
+    labels = np.array([male[name] == 1 for name in files], np.int64)
+    return replace(
+        found,
+        name="celeba",
+        train=taken(found.train, rows[TRAIN]),
+        train_labels=labels[rows[TRAIN]],
+        test=taken(found.train, rows[TEST]),
+        test_labels=labels[rows[TEST]],
+        classes=CLASSES,
+    )
+
+
+def _one_of(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _column(folder: Path, names: tuple[str, ...], column: str | int) -> dict[str, int]:
+    """File -> number, of a column by its name or place, in a table of words or one with commas (Kaggle's)."""
+    path = _one_of(folder, names)
+    assert path is not None  # `is_celeba`
+    lines = [line.replace(",", " ").split() for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        if isinstance(column, str):
+            head = next(number for number, words in enumerate(lines) if column in words)
+            column = [word for word in lines[head] if word != "image_id"].index(column)
+        return {words[0]: int(words[1 + column]) for words in lines if words and words[0].endswith(".jpg")}
+    except (StopIteration, IndexError, ValueError) as error:
+        raise InputError(f"{path} is not the table of CelebA: {error or 'no such column'}") from error
