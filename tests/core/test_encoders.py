@@ -16,6 +16,7 @@ from probssl.encoders import (
     Whitening,
     WithHead,
     encode,
+    he_weights,
     latent_encoder,
     representation,
     seeded,
@@ -172,3 +173,20 @@ def test_an_encoder_of_latents() -> None:
     torch.testing.assert_close(encode(encoder, x).norm(dim=1), torch.ones(100))
     torch.testing.assert_close(OnSphere(2.0)(x).norm(dim=1), torch.full((100,), 2.0))
     assert len(latent_encoder(x, 3, (8,), sphere=False)) == 2
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Linear(400, 500), (400,)),
+        (nn.Conv2d(64, 96, 4, stride=2, padding=1), (64, 16, 16)),
+        (nn.ConvTranspose2d(64, 96, 4, stride=2, padding=1), (64, 16, 16)),
+    ],
+)
+def test_he_weights_keep_the_scale(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    """E[relu(Wx)²] = E[x²], away from the borders of an image."""
+    seeded(0, lambda: he_weights(layer))
+    x = torch.randn(64, *shape, generator=torch.Generator().manual_seed(1)).relu()
+    after = layer(x).relu()
+    inner = after if after.ndim == 2 else after[..., 2:-2, 2:-2]
+    assert float(inner.square().mean() / x.square().mean()) == pytest.approx(1, abs=0.15)

@@ -33,6 +33,10 @@ LOG_2PI = math.log(2 * math.pi)
 LOG_VARIANCES = (-20.0, 10.0)
 """Least and largest log-variance of a posterior, so that no exponential overflows and no density is infinite."""
 
+FIRST_VARIANCE = 0.01
+"""Of posteriors before training. So narrow, they let the decoder see the latents from the first step on; posteriors
+that begin at the prior hide them in noise, and the first hundreds of steps go to finding them (docs/objectives.md)."""
+
 
 class Likelihood(nn.Module, abc.ABC):
     """p(x | z) with parameters that a decoder gives, one for every number of x, all independent."""
@@ -87,9 +91,7 @@ class GenerativeObjective(Objective):
     }
     rowwise: ClassVar[bool] = True
 
-    def __init__(
-        self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int, *, variance: float = 1.0
-    ) -> None:
+    def __init__(self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int) -> None:
         super().__init__(Euclidean(), Needs(augmented=related, noise=dim))
         self.decoder = decoder
         self.likelihood: Likelihood = GaussianLikelihood() if likelihood is None else likelihood
@@ -97,7 +99,7 @@ class GenerativeObjective(Objective):
         last = self.log_variance[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
-        nn.init.constant_(last.bias, math.log(variance))
+        nn.init.constant_(last.bias, math.log(FIRST_VARIANCE))
 
     def posterior(self, encoder: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean ψ(x) and log-variance of q(z | x): how sure a representation is. [n, dim] and [n, dim]."""
@@ -278,7 +280,7 @@ class SimVAE(GenerativeObjective):
         if related < 1 or (related < 2 and mean_variance is None):
             raise InputError(f"SimVAE relates at least two observations, or one under a prior of means, not {related}")
         variance = _positive("variance of related latents", variance)
-        super().__init__(dim, decoder, likelihood, int(related), variance=variance)
+        super().__init__(dim, decoder, likelihood, int(related))
         self.related, self.variance = int(related), variance
         self.mean_variance = None if mean_variance is None else _positive("variance of their means", mean_variance)
 
