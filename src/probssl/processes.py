@@ -65,6 +65,19 @@ def launched(device: str | torch.device = "cpu") -> Iterator[None]:
         distributed.destroy_process_group()
 
 
+def check_device(name: str) -> str:
+    """A name of a device that torch can compute on here: `cpu`, `cuda`, `cuda:1`, `mps`; `InputError` if it cannot."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"{name!r} is no device that torch knows: cpu, cuda, cuda:1 or mps") from None
+    here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= here.get(device.type, 0):
+        able = ", ".join(kind for kind, found in here.items() if found)
+        raise InputError(f"torch finds no device {name} on this machine, only {able}")
+    return name
+
+
 def own_device(device: torch.device) -> torch.device:
     """The GPU of this process where any is meant and there are several processes on the machine; else the same."""
     if device.type != "cuda" or device.index is not None or count() == 1:

@@ -148,6 +148,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     reporter: Reporter | None = None,
+    device: str = "cpu",
 ) -> tuple[Model, Fitted]:
     """Train a recipe on data into a folder; the model is written when training ends without interruption.
 
@@ -161,10 +162,10 @@ def train(
         source = Source(data.source, data.label_name) if source is None else source
         check_trainable(data, keep_constant=source.keep_constant)
         recipe = recipe.on(world=world_of(data.source)).for_features(data.n_features)
-    with processes.launched():
+    with processes.launched(processes.check_device(device)):
         started = processes.from_first(lambda: _check_folder(folder, resume or overwrite))
         with _claimed(folder):
-            return _train(data, recipe, folder, source, resume and started, reporter)
+            return _train(data, recipe, folder, source, resume and started, reporter, device)
 
 
 def _check_folder(folder: Path, known: bool) -> bool:
@@ -200,7 +201,13 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _train(
-    data: Table | ImageSet, recipe: Recipe, folder: Path, source: Source, resume: bool, reporter: Reporter | None
+    data: Table | ImageSet,
+    recipe: Recipe,
+    folder: Path,
+    source: Source,
+    resume: bool,
+    reporter: Reporter | None,
+    device: str,
 ) -> tuple[Model, Fitted]:
     model = Model.untrained(recipe, data)  # before anything is written: the data may not suit the recipe
     processes.from_first(lambda: _prepare(recipe, folder, source, resume))
@@ -215,7 +222,10 @@ def _train(
         out=folder,
         resume=resume,
         reporter=reporter,
+        device=device,
     )
+    model.encoder.cpu()
+    model.objective.cpu()
     if fitted.failure is None and not fitted.interrupted:
         processes.from_first(lambda: model.save(folder / "model.safetensors"))
     return model, fitted
@@ -243,6 +253,7 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = False,
+    device: str = "cpu",
     **options: Any,
 ) -> Run:
     """Train an encoder on a table, a set of images, an array, a file or a name, in one call.
@@ -253,11 +264,11 @@ def fit(
     `corrupt="skip"` passes over its files that are no whole images, which else are refused.
     The run's folder `out` gets model, recipe, log, metrics and report, as from the command line; without it they go
     to a temporary folder. Raises `NonFiniteLoss` when the loss is not finite, and `KeyboardInterrupt` after a
-    checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`. A script that
-    `torchrun` starts several times trains one model, in as many processes.
+    checkpoint when it is interrupted. A collapse is a warning here and stands in `examine(run)`. `device="cuda"` trains
+    on a GPU. A script that `torchrun` starts several times trains one model, in as many processes.
     """
     chosen, source = begin(data, recipe, options), None
-    with processes.launched():
+    with processes.launched(processes.check_device(device)):
         if not isinstance(data, (Table, ImageSet)):
             given = data
             written = None if isinstance(data, np.ndarray) else os.fspath(data)
@@ -267,7 +278,7 @@ def fit(
             if written is not None and isinstance(data, ImageSet):
                 source = Source(written, size=size, corrupt=corrupt)
         made = processes.from_first(lambda: tempfile.mkdtemp(prefix="probssl-") if out is None else str(out))
-        return _fit(data, chosen, Path(made), source, resume, overwrite, progress)
+        return _fit(data, chosen, Path(made), source, resume, overwrite, progress, device)
 
 
 def _fit(
@@ -278,9 +289,19 @@ def _fit(
     resume: bool,
     overwrite: bool,
     progress: bool,
+    device: str,
 ) -> Run:
     reporter = ProgressBar(f"{recipe.objective} · {recipe.energy}") if progress else Reporter()
-    model, fitted = train(data, recipe, folder, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
+    model, fitted = train(
+        data,
+        recipe,
+        folder,
+        source=source,
+        resume=resume,
+        overwrite=overwrite,
+        reporter=reporter,
+        device=device,
+    )
     if fitted.failure is not None:
         raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
     if fitted.interrupted:

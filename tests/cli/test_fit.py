@@ -57,6 +57,12 @@ def test_json_and_quiet_leave_standard_error_empty(table):
     assert succeed("fit", table, "--label", "kind", "--steps", 2, "--out", "q", "--quiet").stderr == ""
 
 
+def test_devices(table, scratch):
+    assert "torch finds no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
+    assert "'gpu' is no device that torch knows" in refusal("fit", table, "--device", "gpu")
+    assert not (scratch / "runs").exists()
+
+
 @pytest.mark.parametrize(
     "text",
     ["a,b\n1,2\n3,1\n4,7\n", "a\n1\n3\n4\n7\n", "a,b\n1,5\n1,6\n"],

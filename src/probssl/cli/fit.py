@@ -107,6 +107,16 @@ def fit(
     clip_norm: Annotated[float | None, _recipe_option(TRAINING, "clip_norm")] = None,
     seed: Annotated[int | None, _recipe_option(TRAINING, "seed")] = None,
     precision: Annotated[str | None, _recipe_option(TRAINING, "precision", "NAME")] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="What to train on: cpu, cuda, cuda:1, … (default: cpu)",
+            show_default=False,
+            rich_help_panel=TRAINING,
+        ),
+    ] = "cpu",
     label: Annotated[
         str | None,
         typer.Option("--label", metavar="COL", help="Column of classes, kept from training.", rich_help_panel=TABLE),
@@ -166,11 +176,18 @@ def fit(
         if data is None:
             raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
         recipe = begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options)
-    _fit(recipe, source, out, resume, overwrite, quiet, as_json)
+    _fit(recipe, source, out, resume, overwrite, quiet, as_json, device)
 
 
 def _fit(
-    recipe: Recipe, source: Source, given: Path | None, resume: bool, overwrite: bool, quiet: bool, as_json: bool
+    recipe: Recipe,
+    source: Source,
+    given: Path | None,
+    resume: bool,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+    device: str,
 ) -> None:
     from probssl import processes
     from probssl.data import ImageSet
@@ -179,11 +196,13 @@ def _fit(
     from probssl.training import ProgressBar, Reporter
 
     quiet = quiet or as_json or not speaks()
-    with processes.launched():
+    with processes.launched(processes.check_device(device)):
         data = processes.first_then_others(lambda: load_data(source, quiet, recipe.seed))
         out = processes.from_first(lambda: _fresh_folder(source, recipe)) if given is None else given
         reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
-        model, fitted = train(data, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter)
+        model, fitted = train(
+            data, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter, device=device
+        )
     if not quiet and not sys.stderr.isatty():
         say("")  # where there is no terminal, the bar ends without a line break
     again = f"probssl fit --resume --out {shlex.quote(str(out))}"
