@@ -241,7 +241,7 @@ def figure_digits(results: Results, examples: int) -> Any:
     if not found:
         return figure
     shown = next(iter(found.values()))["shown"]
-    images = trials.pictures_of(shown["images"]).reshape(SHOWN_SUMS, 3, 28, 28)
+    images = pictures.of_text(shown["images"], (3, 28, 28))
     left, width = 0.19, 0.81 / SHOWN_SUMS
     for number, (truth, three) in enumerate(zip(shown["truth"], images, strict=True)):
         start = left + number * width
@@ -275,7 +275,7 @@ def figure_chains(results: Results, sizes: Sequence[int]) -> Any:
         axis.spines[:].set_visible(False)
         axis.set_ylabel(f"{size:,}", fontsize=8, rotation=0, ha="right", va="center")
         for result in _results(results, size, METHODS[-1])[:1]:
-            images = trials.pictures_of(result["chains"])
+            images = pictures.of_text(result["chains"], (28, 28))
             axis.imshow(np.concatenate(list(images), 1), cmap="gray_r", vmin=0, vmax=255)
     return figure
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor, nn
@@ -20,8 +18,10 @@ from probssl.encoders import ConvEncoder, ResNet8, encode, seeded
 from probssl.errors import NonFiniteLoss
 from probssl.objectives import GEDI, ConstrainedGEDI
 from probssl.pairings import Each, ImageAugmentation, image_preset
+from probssl.pictures import as_bytes
 from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
 from probssl.studies.base import Config, Result
+from probssl.studies.pictures import as_text
 from probssl.symbolic import Constraint, divergence_of_mean
 from probssl.training import TrainingPlan, fit
 
@@ -157,7 +157,7 @@ def trial(config: Config) -> Result:
         "seconds": time.process_time() - started,
         "curve": [{name: row[name] for name in terms if name in row} for row in fitted.history if "loss" in row],
         "shown": shown(encoder, objective, data.test),
-        "chains": None if objective.buffer is None else _as_text(objective.buffer.chains[:SHOWN_CHAINS]),
+        "chains": None if objective.buffer is None else as_text(as_bytes(objective.buffer.chains[:SHOWN_CHAINS])),
     }
 
 
@@ -188,15 +188,8 @@ def shown(encoder: nn.Module, objective: GEDI, test: tuple[Tensor, Tensor]) -> d
     images, labels = test
     triples = addition_triples(labels, SHOWN_SUMS, torch.Generator().manual_seed(0))
     found = _predict(encoder, objective, images[triples.flatten()]).argmax(1)
-    return {"images": _as_text(images[triples]), "truth": labels[triples].tolist(), "read": found.view(-1, 3).tolist()}
-
-
-def _as_text(images: Tensor) -> str:
-    """Grey values as the base64 of bytes, so that a result holds pictures; `pictures_of` reads them."""
-    grey = (images.clamp(0, 1) * 255).round().to(torch.uint8)
-    return base64.b64encode(grey.numpy().tobytes()).decode()
-
-
-def pictures_of(text: str) -> np.ndarray:
-    """Grey images [n, 28, 28] from the text in a result."""
-    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, SIDE, SIDE)
+    return {
+        "images": as_text(as_bytes(images[triples])),
+        "truth": labels[triples].tolist(),
+        "read": found.view(-1, 3).tolist(),
+    }

@@ -198,7 +198,7 @@ def figure_digits(result: Result) -> Any:
     titles = ["p(z): uniform", *(f"p(z̃ | z) at Λ = {value:g}" for value in SHOWN_CONCENTRATIONS)]
     figure, axes = figures.new_figure(8.4, 3.1, len(titles))
     for axis, title, text in zip(axes, titles, result["digits"], strict=True):
-        digits = mnist_vae_trials.pictures_of(text)
+        digits = pictures.of_text(text, (28, 28))
         side = round(len(digits) ** 0.5)
         sheet = digits.reshape(side, side, 28, 28).swapaxes(1, 2).reshape(28 * side, 28 * side)
         axis.imshow(sheet, cmap="gray_r", vmin=0, vmax=255)

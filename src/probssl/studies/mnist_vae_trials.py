@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 
@@ -14,9 +13,11 @@ from probssl.encoders import MLP, Centring, OnSphere, encode, seeded
 from probssl.energies import Cosine
 from probssl.metrics import concentration_error, mcc
 from probssl.objectives import AnInfoNCE, InfoNCE
+from probssl.pictures import as_bytes
 from probssl.studies import mnist_decoder, recovery
 from probssl.studies.base import Config, Result
 from probssl.studies.mnist_decoder import DIM
+from probssl.studies.pictures import as_text
 from probssl.worlds import FisherBingham, Sphere, Uniform, World
 
 MATCHED = "InfoNCE, τ matched"
@@ -130,7 +131,7 @@ def decoder_trial(config: Config) -> Result:
         "divergences": found.divergences,
         "knn": knn_accuracy(train[:rows], train_labels[:rows], test, test_labels),
         "raw r2": recovery.raw_score(World(Uniform(SPHERE), FisherBingham(SPHERE, 5.0), found.mixing), seed),
-        "digits": [_as_text(found.mixing(panel)) for panel in panels],
+        "digits": [as_text(as_bytes(found.mixing(panel))) for panel in panels],
     }
 
 
@@ -140,13 +141,3 @@ def knn_accuracy(train: Tensor, train_labels: Tensor, test: Tensor, test_labels:
 
     found = KNeighborsClassifier(NEIGHBOURS).fit(train.numpy(), train_labels.numpy()).predict(test.numpy())
     return float(np.mean(found == test_labels.numpy()))
-
-
-def _as_text(images: Tensor) -> str:
-    """Grey values [n, 784] as the base64 of bytes, so that a result holds pictures; `pictures_of` reads them."""
-    return base64.b64encode((images * 255).round().to(torch.uint8).numpy().tobytes()).decode()
-
-
-def pictures_of(text: str) -> np.ndarray:
-    """Grey images [n, 28, 28] from the text in a result."""
-    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 28, 28)

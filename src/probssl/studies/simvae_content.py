@@ -17,7 +17,12 @@ from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, S
 from probssl.studies.simvae_trials import METRICS
 from probssl.training.files import write_text
 
-CODE = ("probssl.studies.styles", "probssl.studies.simvae_models", "probssl.studies.simvae_trials")
+CODE = (
+    "probssl.studies.fitting",
+    "probssl.studies.styles",
+    "probssl.studies.simvae_models",
+    "probssl.studies.simvae_trials",
+)
 """Of all four experiments, so that they know models by one name."""
 
 SCALES: dict[Budget, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
 from probssl.encoders import MLP, ConvEncoder, WithHead, he_weights, mirrored_decoder, seeded
 from probssl.energies import Cosine
-from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.errors import CheckpointError
 from probssl.objectives import (
     CRVAE,
     VAE,
@@ -38,9 +38,10 @@ from probssl.objectives import (
 from probssl.pairings import ImageAugmentation, image_preset
 from probssl.studies import keys
 from probssl.studies.base import Config
+from probssl.studies.fitting import last_loss
 from probssl.studies.styles import CONTENT, styled
 from probssl.studies.versions import version_of
-from probssl.training import TrainingPlan, fit
+from probssl.training import TrainingPlan
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
 
@@ -185,7 +186,7 @@ def trained(config: Config) -> TrainedModel:
     encoder, objective = build(config)
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
-    code = version_of((__name__, "probssl.studies.styles"), "simvae/models")
+    code = version_of((__name__, "probssl.studies.fitting", "probssl.studies.styles"), "simvae/models")
     path = cache_directory() / "models" / f"{keys.key_of('simvae/models', config, code)}.safetensors"
     try:
         tensors, told = load_tensors(path)
@@ -203,9 +204,4 @@ def trained(config: Config) -> TrainedModel:
 def train(config: Config, encoder: nn.Module, objective: Objective) -> float:
     """Train in place on the first rows of the set; returns the last loss."""
     x = pixels(config["data"], images_of(config["data"]).train[: config["rows"]])
-    fitted = fit(encoder, objective, pairing_of(config), x, plan_of(config), seed=config["seed"])
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(fitted.failure)
-    return float(next(row["loss"] for row in reversed(fitted.history) if "loss" in row))
+    return last_loss(encoder, objective, pairing_of(config), x, plan_of(config), seed=config["seed"])
