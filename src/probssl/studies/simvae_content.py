@@ -98,7 +98,7 @@ class Content(Study):
     name = "simvae/content"
     paper = "SimVAE, Tables 1, 5 and 6"
     claim = "On simple images generative methods know the classes better than discriminative ones, SimVAE the best"
-    laptop = "about 60 min"
+    laptop = "about 40 min"
     code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
