@@ -34,7 +34,7 @@ class Generation(Study):
     name = "simvae/generation"
     paper = "SimVAE, Table 7 and Figure 10"
     claim = "SimVAE reconstructs and generates a little better than other variational autoencoders"
-    laptop = "about 10 min after simvae/content, whose models it uses"
+    laptop = "2 min after simvae/content, whose models it uses"
     code = CODE
 
     def configs(self, budget: Budget) -> list[Config]:
