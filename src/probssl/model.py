@@ -111,7 +111,8 @@ class Model:
             return load(source, label=label, features=self.feature_names, seed=seed, progress=progress)
         if images_of(source) is None:
             raise InputError(f"the model is of images, and {os.fspath(source)} is no set, folder or archive of images")
-        size = None if source in IMAGES else (shape[1], shape[2])
+        of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
+        size = None if of_one_size else (shape[1], shape[2])
         found = read(source, label=label, size=size, corrupt=corrupt, progress=progress)
         assert isinstance(found, ImageSet)
         return found

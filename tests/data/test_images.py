@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
+import probssl
 from probssl.data import ImageSet, catalogue, fetch, image_files, load, load_images, unit_floats
 from probssl.data import images as module
 from probssl.data.cifar import CIFAR10_CLASSES, LAYOUTS
@@ -511,6 +512,14 @@ def test_celeba(folder: Path, kaggle: bool) -> None:
     assert (found.train_labels.tolist(), found.test_labels.tolist()) == ([0, 1, 1], [1, 0])
     assert load_images("celeba", size=(32, 16)).shape == (3, 32, 16)
     assert next(entry for entry in catalogue() if entry.name == "celeba").present
+
+
+def test_a_model_reads_faces_in_its_own_size(folder: Path, tmp_path: Path) -> None:
+    celeba(folder)
+    found = probssl.fit(
+        "celeba", size=(16, 16), steps=2, batch_size=2, network="mlp", hidden=(4,), out=tmp_path / "run"
+    )
+    assert found.model.embed("celeba", "test").shape == (2, found.recipe.dim)
 
 
 def test_celeba_with_a_damaged_face(folder: Path) -> None:
