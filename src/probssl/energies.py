@@ -196,7 +196,8 @@ class Anisotropic(InnerProductEnergy):
     """δ = ½ (a − b)ᵀ Λ (a − b) with Λ diagonal and positive (AnInfoNCE Eq. 3, in the ½ convention). Range [0, ∞).
 
     Λ = softplus(θ), so it stays positive however θ is trained; `trainable=False` fixes it. With `normalise` the
-    embeddings are put on the unit sphere first, as in AnInfoNCE; Λ = λI is then the cosine energy at τ = 1/λ.
+    embeddings are put on the unit sphere first, as in AnInfoNCE; Λ = λI is then the cosine energy at τ = 1/λ, and
+    `isotropic`, which keeps it so, learns that temperature alone.
     """
 
     def __init__(
@@ -206,25 +207,28 @@ class Anisotropic(InnerProductEnergy):
         *,
         trainable: bool = True,
         normalise: bool = False,
+        isotropic: bool = False,
     ) -> None:
         super().__init__()
         start = torch.as_tensor(concentration, dtype=torch.get_default_dtype())
+        if isotropic and start.shape != ():
+            raise InputError("an isotropic energy has one concentration, not one a dimension")
         if start.shape not in ((), (dim,)):
             raise InputError(
                 f"{dim} dimensions need one concentration or {dim}, not an array of shape {tuple(start.shape)}"
             )
         if not bool(((start > 0) & start.isfinite()).all()):
             raise InputError("concentrations must be positive and finite")
-        start = start.expand(dim).clone()
+        start = start.expand(1 if isotropic else dim).clone()
         raw = start + torch.log(-torch.expm1(-start))  # the inverse of softplus
         self.raw_concentration = nn.Parameter(raw, requires_grad=trainable)
-        self.normalise = normalise
+        self.dim, self.normalise = int(dim), normalise
 
     @property
     def concentration(self) -> Tensor:
         """The diagonal of Λ, always positive: [d]."""
         positive = F.softplus(self.raw_concentration)
-        return positive.clamp_min(torch.finfo(positive.dtype).tiny)
+        return positive.clamp_min(torch.finfo(positive.dtype).tiny).expand(*positive.shape[:-1], self.dim)
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         if self.normalise:
@@ -239,7 +243,7 @@ class Anisotropic(InnerProductEnergy):
         return *squared_distance_factors(a, b, self.concentration), 0.0
 
     def extra_repr(self) -> str:
-        return f"dim={len(self.raw_concentration)}, normalise={self.normalise}"
+        return f"dim={self.dim}, normalise={self.normalise}, isotropic={len(self.raw_concentration) < self.dim}"
 
 
 class Asymmetric(Energy):

@@ -216,6 +216,23 @@ def test_isotropic_concentration_on_the_sphere_is_the_cosine_energy(concentratio
     torch.testing.assert_close(one.paired(a, b[:5]), other.paired(a, b[:5]), rtol=1e-6, atol=1e-7)
 
 
+def test_a_learnt_temperature_is_one_number() -> None:
+    """∂δ/∂λ summed over pairs is that of the cosine energy δ = λ (1 − cos), and Λ stays λI."""
+    energy = Anisotropic(4, 2.0, normalise=True, isotropic=True).double()
+    a, b = normal(5, 4), normal(5, 4, seed=1)
+    energy.paired(a, b).sum().backward()
+    (raw,) = energy.parameters()
+    assert raw.grad is not None
+    slope = torch.sigmoid(raw)  # ∂ softplus
+    torch.testing.assert_close(raw.grad, (1 - (unit(a) * unit(b)).sum(-1)).sum() * slope.detach(), rtol=1e-9, atol=0)
+    with torch.no_grad():
+        raw.fill_(3.0)
+    assert energy.concentration.shape == (4,)
+    assert energy.concentration.unique().numel() == 1
+    with pytest.raises(InputError, match="one concentration"):
+        Anisotropic(4, torch.ones(4), isotropic=True)
+
+
 def test_families_meet() -> None:
     a, b = normal(5, EMBEDDING), normal(6, EMBEDDING, seed=1)
     torch.testing.assert_close(PNorm(2).pairwise(a, b), 2 * Euclidean().pairwise(a, b))

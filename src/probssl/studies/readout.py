@@ -23,13 +23,14 @@ from probssl.studies.readout_trials import (
     READ,
     SETS,
     SIMCLR,
+    TUNED,
     UNTRAINED,
 )
 from probssl.training.files import write_text
 
 EVERYONE = (*METHODS, UNTRAINED)
-COLOURS = dict(zip(EVERYONE, (*figures.PALETTE[:3], figures.MUTED), strict=True))
-TITLES = {FREE: "AnInfoNCE, no sphere", UNTRAINED: "untrained"}
+COLOURS = dict(zip(EVERYONE, (*figures.PALETTE[:4], figures.MUTED), strict=True))
+TITLES = {FREE: "AnInfoNCE, no sphere", TUNED: "InfoNCE, τ learnt", UNTRAINED: "untrained"}
 """Names in figures of methods that are not written as they are called."""
 
 SCALES: dict[Budget, dict[str, Any]] = {

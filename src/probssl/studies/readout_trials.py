@@ -26,8 +26,9 @@ from probssl.worlds import Sphere
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet"}
 """Sets of images and their names in tables."""
 
-FREE = "AnInfoNCE without normalisation"
-METHODS = ("InfoNCE", "AnInfoNCE", FREE)
+FREE, TUNED = "AnInfoNCE without normalisation", "InfoNCE with a learnt temperature"
+METHODS = ("InfoNCE", "AnInfoNCE", FREE, TUNED)
+"""Three of the paper, and one that learns what AnInfoNCE does beside its anisotropy, how strong the energy is."""
 UNTRAINED = "untrained encoder"
 
 COLOURS = {
@@ -104,6 +105,8 @@ def energy_of(config: Config, encoder: nn.Module, x: Tensor) -> Energy:
         return Cosine(config["temperature"])
     if config["method"] == "AnInfoNCE":
         return Anisotropic(config["dim"], start, normalise=True)
+    if config["method"] == TUNED:
+        return Anisotropic(config["dim"], start, normalise=True, isotropic=True)
     lengths = encode(nn.Sequential(encoder), x).square().sum(1)
     return Anisotropic(config["dim"], start / float(lengths.mean()))
 
@@ -128,7 +131,7 @@ def train(config: Config, encoder: nn.Module) -> tuple[float, list[float] | None
 
 def features_of(config: Config, encoder: nn.Module) -> dict[str, nn.Module]:
     """What is probed, by name: the embedding as the loss sees it, and the backbone's features where there is a head."""
-    on_sphere = config["method"] in ("InfoNCE", "AnInfoNCE")
+    on_sphere = config["method"] in ("InfoNCE", "AnInfoNCE", TUNED)
     embedding = nn.Sequential(encoder, OnSphere()) if on_sphere else nn.Sequential(encoder)
     if not isinstance(encoder, WithHead):
         return {"embedding": embedding}
