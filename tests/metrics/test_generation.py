@@ -120,6 +120,7 @@ def test_reconstruction_error_of_a_value_and_of_an_image() -> None:
 def linear_model() -> tuple[VAE, nn.Module, np.ndarray]:
     """A VAE x = Wz + N(0, 0.3 I), an encoder that is nothing like its posterior, and the covariance of x."""
     model = seeded(0, lambda: VAE(2, nn.Linear(2, 5, bias=False), GaussianLikelihood(0.3)))
+    nn.init.zeros_(model.log_variance[-1].bias)  # narrow posteriors, as they begin, need very many draws
     weight = model.decoder.weight.detach().double().numpy()
     return model, seeded(1, lambda: nn.Linear(5, 2)), weight @ weight.T + 0.3 * np.eye(5)
 
