@@ -50,8 +50,10 @@ def _joined() -> bool:
 def launched(device: str | torch.device = "cpu") -> Iterator[None]:
     """Join the processes that `torchrun` started, and part from them at the end; nothing where there are none.
 
-    Those that somebody else has joined already are left so. Tensors on GPUs travel by NCCL, others by gloo.
+    Those that somebody else has joined already are left so. Tensors on GPUs travel by NCCL, others by gloo. A device
+    that is not here is an `InputError`.
     """
+    _check_device(device)
     if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "RANK" not in os.environ or _joined():
         yield
         return
@@ -65,8 +67,7 @@ def launched(device: str | torch.device = "cpu") -> Iterator[None]:
         distributed.destroy_process_group()
 
 
-def check_device(name: str) -> str:
-    """A name of a device that torch can compute on here: `cpu`, `cuda`, `cuda:1`, `mps`; `InputError` if it cannot."""
+def _check_device(name: str | torch.device) -> None:
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -75,7 +76,6 @@ def check_device(name: str) -> str:
     if (device.index or 0) >= here.get(device.type, 0):
         able = ", ".join(kind for kind, found in here.items() if found)
         raise InputError(f"torch finds no device {name} on this machine, only {able}")
-    return name
 
 
 def own_device(device: torch.device) -> torch.device:

@@ -162,7 +162,7 @@ def train(
         source = Source(data.source, data.label_name) if source is None else source
         check_trainable(data, keep_constant=source.keep_constant)
         recipe = recipe.on(world=world_of(data.source)).for_features(data.n_features)
-    with processes.launched(processes.check_device(device)):
+    with processes.launched(device):
         started = processes.from_first(lambda: _check_folder(folder, resume or overwrite))
         with _claimed(folder):
             return _train(data, recipe, folder, source, resume and started, reporter, device)
@@ -268,7 +268,7 @@ def fit(
     on a GPU. A script that `torchrun` starts several times trains one model, in as many processes.
     """
     chosen, source = begin(data, recipe, options), None
-    with processes.launched(processes.check_device(device)):
+    with processes.launched(device):
         if not isinstance(data, (Table, ImageSet)):
             given = data
             written = None if isinstance(data, np.ndarray) else os.fspath(data)

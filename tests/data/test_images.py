@@ -401,6 +401,10 @@ def test_folders_and_archives_are_decoded_once(
     np.testing.assert_array_equal(again.train, first.train)
     np.testing.assert_array_equal(again.train_labels, first.train_labels)
     assert (again.classes, again.name) == (first.classes, str(source))
+    if not packed:
+        (source / "gone.png").symlink_to(source / "nowhere.png")
+        (source / "again").symlink_to(source, target_is_directory=True)
+        assert len(load_images(source).train) == len(first.train)
     files["a/2.png" if labelled else "2.png"] = picture(pixels(5, 4, 3))
     if packed:
         archive(source, files, "gz")
@@ -487,6 +491,7 @@ MALE = dict(zip(FACES, (-1, 1, 1, 1, 1, -1), strict=True))
 def celeba(folder: Path, *, kaggle: bool = False) -> Path:
     inner = "img_align_celeba/img_align_celeba" if kaggle else "img_align_celeba"
     write(folder / "celeba", {f"{inner}/{name}": content for name, content in FACES.items()})
+    write(folder / "celeba", {f"{inner}/._000001.jpg": b"what a Mac leaves behind"})
     if kaggle:
         tables = {
             "list_attr_celeba.csv": "image_id,Bald,Male\n" + "".join(f"{n},1,{m}\n" for n, m in MALE.items()),

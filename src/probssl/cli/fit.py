@@ -196,7 +196,7 @@ def _fit(
     from probssl.training import ProgressBar, Reporter
 
     quiet = quiet or as_json or not speaks()
-    with processes.launched(processes.check_device(device)):
+    with processes.launched(device):
         data = processes.first_then_others(lambda: load_data(source, quiet, recipe.seed))
         out = processes.from_first(lambda: _fresh_folder(source, recipe)) if given is None else given
         reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")

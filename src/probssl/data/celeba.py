@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from probssl.data.directory import Progress
-from probssl.data.image_files import Corrupt, Size, read_folder, taken
+from probssl.data.image_files import Corrupt, Size, images_below, read_folder, taken
 from probssl.data.image_set import ImageSet
 from probssl.errors import InputError
 
@@ -28,16 +28,14 @@ def is_celeba(folder: Path) -> bool:
 
 def read_celeba(folder: Path, size: Size, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
     """The training and test faces of the authors' partition, labelled female and male as in SimVAE's Table 1."""
-    found = read_folder(folder / FACES, str(folder / FACES), size=size, corrupt=corrupt, progress=progress)
-    skipped = {Path(name).name for name in found.skipped}
-    files = [name for name in sorted(path.name for path in (folder / FACES).rglob("*.jpg")) if name not in skipped]
-    halves, male = (_column(folder, PARTITION, 0), _column(folder, ATTRIBUTES, LABEL))
+    faces = folder / FACES
+    found = read_folder(faces, str(faces), size=size, corrupt=corrupt, progress=progress)
+    whole = (file for file in images_below(faces) if file.relative_to(faces).as_posix() not in found.skipped)
+    files = [file.name for file in whole]
+    halves, male = _column(folder, PARTITION, 0), _column(folder, ATTRIBUTES, LABEL)
     unknown = next((name for name in files if name not in halves or name not in male), None)
-    if unknown is not None or len(files) != len(found.train):
-        told = (
-            f"{unknown} is not in its tables" if unknown else f"it has {len(found.train)} faces in {len(files)} files"
-        )
-        raise InputError(f"{folder} is not CelebA: {told}")
+    if unknown is not None:
+        raise InputError(f"{folder} is not CelebA: {unknown} is not in its tables")
     rows = {half: [row for row, name in enumerate(files) if halves[name] == half] for half in (TRAIN, TEST)}
     labels = np.array([male[name] == 1 for name in files], np.int64)
     return replace(

@@ -29,13 +29,10 @@ def cached(
     What was made of the same files before they changed is removed. Without a cache directory that can be written to, it
     is built anew every time, and so are sets of fewer than `least` bytes. `name` is what the set is called.
     """
-    whose = _short(*(str(source.resolve()) for source in sources), *choices)
-    label = name if name == Path(name).name else sources[0].resolve().name
-    folder = (
-        cache_directory()
-        / "images"
-        / f"{label}-{whose}-{_short(_VERSION, *(_stamp(source.resolve()) for source in sources))}"
-    )
+    places = [source.resolve() for source in sources]
+    whose = _short(*map(str, places), *choices)
+    label = name if name == Path(name).name else places[0].name
+    folder = cache_directory() / "images" / f"{label}-{whose}-{_short(_VERSION, *map(_stamp, places))}"
     found = _read(folder, name)
     if found is not None:
         return found
@@ -65,9 +62,9 @@ def _told(folder: Path | str) -> Iterator[str]:
     """A line each file below a folder, without a second look at any: sets have a million."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
                 yield from _told(entry.path)
-            else:
+            elif entry.is_file():
                 yield _of_file(entry.path, entry.stat())
 
 

@@ -54,8 +54,12 @@ def read_folder(
     path: Path, name: str, *, size: Size | None, corrupt: Corrupt, progress: Progress | None = None
 ) -> ImageSet:
     """All images below a folder, sorted by their names."""
-    files = sorted(file for file in path.rglob("*") if _is_image(file.relative_to(path).as_posix()) and file.is_file())
-    return _read(_contents(path, files, progress), name, size, corrupt)
+    return _read(_contents(path, images_below(path), progress), name, size, corrupt)
+
+
+def images_below(path: Path) -> list[Path]:
+    """The files of a folder that are read as images, in the order of their rows."""
+    return sorted(file for file in path.rglob("*") if _is_image(file.relative_to(path).as_posix()) and file.is_file())
 
 
 def read_archive(
