@@ -155,7 +155,8 @@ class Readout(Study):
         shown = pictures.save(out, drawn)
         told = {of: trade_off(rows, data, features) for data in sets for features, of in places(data).items()}
         good = all(told.values())
-        badge = html.badge("the trade-off is there" if good else "the trade-off is not everywhere", good)
+        where = "there" if good else "not everywhere" if any(told.values()) else "nowhere"
+        badge = html.badge(f"the trade-off is {where}", good)
         lead = (
             f"{badge} &nbsp;It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower "
             "accuracy on classes, in the mean over seeds. "
@@ -293,7 +294,7 @@ def figure_augmentations(results: Results, rows: list[Row], data: str) -> Any:
         for number, method in enumerate(EVERYONE):
             colour = COLOURS[method]
             found = [result["read"][features] for result in of_method(results, data, method)]
-            shift = 0.2 * (number - (len(EVERYONE) - 1) / 2)
+            shift = 0.16 * (number - (len(EVERYONE) - 1) / 2)
             for place, name in enumerate(names):
                 values = [100 * read[f"readout {name}"] for read in found]
                 label = TITLES.get(method, method) if place == 0 else None
