@@ -104,7 +104,7 @@ def images_of(name: str) -> ImageSet:
 
 def pixels(data: str, images: np.ndarray) -> Tensor:
     """Images as bytes; those of MNIST are binary, as the paper has them (A.7.2)."""
-    found = torch.from_numpy(np.array(images))
+    found = torch.from_numpy(images)
     return (found > 127).to(torch.uint8).mul_(255) if data == "mnist" else found
 
 
