@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ def execute(folder):
     )
 
 
-def test_the_example_runs_and_runs_again(tmp_path):
+def test_the_example_runs_and_runs_again(tmp_path, monkeypatch, capsys):
     (tmp_path / "example.py").write_text(EXAMPLE)
     first = execute(tmp_path)
     bar, *rows = TOLD.splitlines()
@@ -35,7 +36,9 @@ def test_the_example_runs_and_runs_again(tmp_path):
     with Store(tmp_path / "width" / "store.sqlite") as store:
         before = [trial.finished for trial in store.trials("mine/width")]
     assert len(before) == 6
-    assert execute(tmp_path).stdout == first.stdout
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("example.py", run_name="__main__")
+    assert capsys.readouterr().out == first.stdout
     with Store(tmp_path / "width" / "store.sqlite") as store:
         assert [trial.finished for trial in store.trials("mine/width")] == before
 
