@@ -16,6 +16,7 @@ from probssl.studies import experiments, simvae_content, simvae_models, simvae_s
 from probssl.studies.comparison import references
 from probssl.studies.simvae_content import SCALES, order
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, UNTRAINED, model_config
+from probssl.worlds.sprites import Sprites
 from tests.files import write_bars
 
 
@@ -133,6 +134,16 @@ def test_sprites_and_digits_know_their_factors() -> None:
         assert len(made.images.test) == len(next(iter(made.test.values())).values)
         assert content not in made.train
         assert len(made.train) == 4
+
+
+def test_the_orientation_of_a_sprite_is_one_up_to_its_symmetry() -> None:
+    world = Sprites(styles.SIZE)
+    for number, name in enumerate(world.shapes, 1):
+        turns = torch.arange(styles.FOLDS[name], dtype=torch.float64) * 2 * math.pi / styles.FOLDS[name] + 0.3
+        drawn = world.render(torch.tensor([[number, 1.0, float(turn), 0.4, 0.6] for turn in turns]).double())
+        torch.testing.assert_close(drawn, drawn[:1].expand_as(drawn), atol=1e-5, rtol=0)
+        less = world.render(torch.tensor([[number, 1.0, 0.3 + math.pi / styles.FOLDS[name], 0.4, 0.6]]).double())
+        assert float((less - drawn[0]).abs().max()) > 0.1
 
 
 @pytest.mark.parametrize("name", ["simvae/content", "simvae/generation", "simvae/style", "simvae/ablations"])

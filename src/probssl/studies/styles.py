@@ -30,6 +30,9 @@ SATURATION = 0.8
 TRAIN, TEST = 20_000, 4_000
 """Images of each set."""
 
+FOLDS = {"square": 4, "ellipse": 2, "heart": 1}
+"""Turns in a full circle after which a sprite looks the same: its orientation is known up to them."""
+
 CONTENT = {"styled-mnist": "digit", "sprites": "shape"}
 """What augmentations leave as it is, by set; all else is style."""
 
@@ -95,13 +98,15 @@ def _sprites(generator: torch.Generator) -> Styled:
     for count in (TRAIN, TEST):
         values = world.draw(count, generator, continuous=True)
         drawn = world.render(values).mul(255).round().byte().numpy()
-        names = ("scale", "orientation", "position, across", "position, along")
-        columns = {name: values[:, number].numpy() for number, name in enumerate(names, 1)}
+        shape = (values[:, 0] - 1).long()
+        folds = torch.tensor([FOLDS[name] for name in world.shapes])[shape]
         factors = {
-            name: Factor(column, "periodic" if name == "orientation" else "continuous")
-            for name, column in columns.items()
+            "scale": Factor(values[:, 1].numpy(), "continuous"),
+            "orientation": Factor((values[:, 2] * folds).numpy(), "periodic"),
+            "position, across": Factor(values[:, 3].numpy(), "continuous"),
+            "position, along": Factor(values[:, 4].numpy(), "continuous"),
         }
-        sides.append((drawn, (values[:, 0] - 1).long().numpy(), factors))
+        sides.append((drawn, shape.numpy(), factors))
     return _together("sprites", world.shapes, sides)
 
 
