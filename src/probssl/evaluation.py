@@ -268,8 +268,16 @@ def _loss_standing(model: Model, ground: Ground, seed: int) -> ReferenceLosses:
         x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
     size = model.recipe.batch_size
     batches = int(np.clip(PATIENCE / 4 / (min(size, len(x)) * x.numel()), 2, 8))
-    encoder = ground.encoder(model.encoder)
-    return reference_losses(encoder, model.objective, ground.pairing, x, batch_size=size, batches=batches, seed=seed)
+    return reference_losses(
+        model.encoder,
+        model.objective,
+        ground.pairing,
+        x,
+        batch_size=size,
+        batches=batches,
+        seed=seed,
+        observe=ground.observe,
+    )
 
 
 def deaugmenting(model: Model, data: Data, *, seed: int = 0) -> dict[str, DeaugmentationResult]:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import probssl
@@ -192,3 +193,20 @@ def test_refusals_elsewhere(scratch):
     (scratch / "noisy.toml").write_text("noise = 0.1\n")
     assert "noise" in refusal("fit", "world:sphere3", "--recipe", "noisy.toml")
     assert "world:anisotropic10" in json.dumps(document("data", "list"))
+
+
+@pytest.mark.parametrize("objective", ["moco", "simvae", "vae", "gedi"])
+def test_losses_are_of_observations_as_in_training(objective, tmp_path):
+    steps = 1 if objective == "gedi" else 60
+    found = document("fit", "world:sphere3", "--objective", objective, "--steps", steps, "--out", tmp_path / "run")
+    if objective != "gedi":
+        assert found["loss"]["constant"] is None
+    model = Run(tmp_path / "run").model
+    objective, world = model.objective.without_sampling().eval(), model.recipe.build_world()
+    chance = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        drawn = [world.draw(found["loss"]["batch_size"], objective.needs, chance) for _ in range(8)]
+        losses = np.array([objective(model.encoder.eval(), views).total.item() for views in drawn])
+    told = found["loss"]["model"]
+    error = np.hypot(told["error"], losses.std(ddof=1) / len(losses) ** 0.5)
+    assert told["mean"] == pytest.approx(losses.mean(), abs=5 * error + 0.02)

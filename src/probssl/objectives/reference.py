@@ -18,8 +18,10 @@ from probssl.energies import Energy
 from probssl.errors import InputError
 from probssl.objectives.base import Objective
 from probssl.objectives.contrast import SimSiam
+from probssl.objectives.generative import GenerativeObjective
+from probssl.objectives.momentum import MomentumObjective
 from probssl.objectives.normalised import Biased
-from probssl.pairings.views import Pairing, SampledPairing
+from probssl.pairings.views import Pairing, SampledPairing, Views
 
 
 class _OnInputs(Energy):
@@ -152,8 +154,9 @@ class ReferenceLosses:
         return cls(**read)
 
 
-WITHOUT_CONSTANT = (SimSiam, Biased)
-"""Losses that a constant encoder does not show the worth of: as good as any other, or at odds with the learnt bias."""
+WITHOUT_CONSTANT = (SimSiam, Biased, MomentumObjective, GenerativeObjective)
+"""Losses that a constant encoder does not show the worth of: as good as any other, or at odds with what the objective
+has learnt beside the encoder, a bias, a teacher or a decoder."""
 
 
 class _Constant(nn.Module):
@@ -177,9 +180,12 @@ def reference_losses(
     batch_size: int,
     batches: int = 8,
     seed: int = 0,
+    observe: nn.Module | None = None,
 ) -> ReferenceLosses:
     """The loss of an encoder, in evaluation mode as the objective is, beside its references on batches drawn from x.
 
+    Rows of x are what the encoder takes, or become it by `observe`, as latents of a world do by its mixing: the density
+    of the pairing is then that of latents.
     The optimum is that of the true energy, or None where the loss does not want one (see `Objective.with_energy`),
     where terms are weighted, where nobody knows the density of the pairing, or where densities are beyond double
     precision.
@@ -194,11 +200,12 @@ def reference_losses(
     encoder.eval()
     objective.eval()  # which keeps memory as it is
     try:
-        dim = objective.energy.embed(encoder, x[:1]).shape[1]
+        dim = objective.energy.embed(encoder, x[:1] if observe is None else observe(x[:1])).shape[1]
         for _ in range(batches):
             rows = torch.randperm(len(x), generator=generator, device=x.device)[:size]
             views = pairing(x[rows], objective.needs, generator)
-            values["model"].append(objective(encoder, views).total.item())
+            seen = views if observe is None else _observed(views, observe)
+            values["model"].append(objective(encoder, seen).total.item())
             if objective.weights:
                 continue
             if at_truth is not None:
@@ -206,7 +213,7 @@ def reference_losses(
             if flat is not None:
                 values["constant"].append(flat(encoder, views).total.item())
             elif not isinstance(objective, WITHOUT_CONSTANT):
-                values["constant"].append(objective(_Constant(dim), views).total.item())
+                values["constant"].append(objective(_Constant(dim), seen).total.item())
     finally:
         for module, training in modes:
             module.train(training)
@@ -223,3 +230,10 @@ def reference_losses(
         rows=len(x),
         batch_size=size,
     )
+
+
+def _observed(views: Views, observe: nn.Module) -> Views:
+    """A batch of latents as one of observations."""
+    augmented = [observe(side) for side in views.augmented]
+    x = observe(views.x)
+    return dataclasses.replace(views, x=x, augmented=torch.stack(augmented) if augmented else x.new_empty(0, *x.shape))
