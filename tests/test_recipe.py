@@ -298,9 +298,11 @@ def test_decoders_mirror_the_encoder(objective: str) -> None:
 
 
 def test_what_a_decoder_says_of_the_data_is_a_choice() -> None:
-    bernoulli = Recipe(objective="vae", likelihood="bernoulli").for_features(6)
+    bernoulli = Recipe.for_images("mnist", objective="vae", likelihood="bernoulli", width=2).for_shape((1, 4, 4))
     assert bernoulli.likelihood_variance is None
-    assert isinstance(bernoulli.build_objective(6).likelihood, objectives.BernoulliLikelihood)
+    assert isinstance(bernoulli.build_objective(16).likelihood, objectives.BernoulliLikelihood)
+    with pytest.raises(InputError, match="rows of a table or world are not: use the gaussian one"):
+        Recipe(objective="vae", likelihood="bernoulli").for_features(6)
     images = Recipe.for_images("mnist", objective="simvae", width=2, dim=4).for_shape((1, 28, 28))
     assert (images.likelihood_variance, images.augmentation, images.batch_size) == (0.02, "simvae-mnist", 32)
     assert images.build_objective(784).decode(torch.zeros(2, 4), (1, 28, 28)).shape == (2, 1, 28, 28)

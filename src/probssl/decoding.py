@@ -53,6 +53,19 @@ def decoded(objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...]) -
     return torch.cat([objective.decode(rows.to(weight), shape) for rows in z.split(AT_ONCE)])
 
 
+@torch.no_grad()
+def observed_at(
+    objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...], generator: torch.Generator
+) -> Tensor:
+    """New observations of latents [n, dim]: rows x ~ p(x | z), images E[x | z], which noise would only make grainy."""
+    if len(shape) > 1:
+        return decoded(objective, z, shape)
+    objective.eval()
+    weight = next(objective.decoder.parameters())
+    parts = [objective.decoder(rows.to(weight)).view(len(rows), *shape) for rows in z.split(AT_ONCE)]
+    return objective.likelihood.sample(torch.cat(parts), generator)
+
+
 def latent_prior(
     objective: GenerativeObjective,
     encoder: nn.Module,
@@ -124,21 +137,26 @@ def draw(
     """New rows in the units of the data, or images from 0 to 1; the number of each one's group; the groups' names.
 
     Latents are drawn from normals fitted to those of the data it was trained on: one a class where there are labels
-    (SimVAE A.7.6), else `components` of them. With `of_class` all are of that class.
+    (SimVAE A.7.6), else `components` of them. With `of_class` all are of that class. Rows are drawn with the errors of
+    the likelihood, images without.
     """
+    if seed < 0:
+        raise InputError(f"the seed must be a whole number from 0, not {seed}")
     objective = decoder_of(model)
     observed = model.observe(data, "train")
     labels = None if observed.labels is None else torch.as_tensor(np.asarray(observed.labels), dtype=torch.long)
     names = None if labels is None else [str(name) for name in observed.classes]
-    if of_class is not None and (names is None or of_class not in names):
-        known = "it has no labels" if names is None else f"its classes are {', '.join(names)}"
+    there = [] if labels is None or names is None else [names[code] for code in labels.unique()]
+    if of_class is not None and of_class not in there:
+        known = f"its classes are {', '.join(there)}" if there else "it has no labels"
         raise InputError(f"{observed.source} has no class {of_class!r}: {known}")
     prior = latent_prior(
         objective, model.encoder, observed.x, components=components, labels=labels, names=names, seed=seed
     )
     component = None if of_class is None else prior.names.index(of_class)
-    z, chosen = prior.sample(count, torch.Generator().manual_seed(seed), component=component)
-    found = decoded(objective, z, tuple(observed.x.shape[1:])).numpy()
+    chance = torch.Generator().manual_seed(seed)
+    z, chosen = prior.sample(count, chance, component=component)
+    found = observed_at(objective, z, tuple(observed.x.shape[1:]), chance).numpy()
     if model.standardiser is None:
         return found.clip(0, 1), chosen.numpy(), prior.names
     return found * model.standardiser.scale + model.standardiser.mean, chosen.numpy(), prior.names

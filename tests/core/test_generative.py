@@ -211,6 +211,8 @@ def test_bernoulli_likelihood_is_that_of_binary_pixels() -> None:
     x, logits = (normal(5, 7) > 0).double(), normal(5, 7, seed=2).double()
     wanted = stats.bernoulli(logits.sigmoid().numpy()).logpmf(x.numpy()).sum(1)
     likelihood = BernoulliLikelihood()
+    beyond = likelihood.log_prob(torch.full((1, 1), 2.0), torch.full((1, 1), 100.0))
+    assert float(beyond) == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(likelihood.log_prob(x, logits).numpy(), wanted, rtol=1e-10)
     np.testing.assert_allclose(likelihood.mean(logits).numpy(), logits.sigmoid().numpy())
 

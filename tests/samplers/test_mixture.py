@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -49,14 +51,39 @@ def test_components_are_found_without_labels() -> None:
     assert torch.isfinite(flat.log_prob(torch.ones(1, 4))).all(), "a latent that never moves"
 
 
+def test_few_rows_make_few_normals() -> None:
+    rng = np.random.default_rng(0)
+    z, fresh = rng.normal(size=(60, 12)), torch.from_numpy(rng.normal(size=(2000, 12)))
+    truth = -0.5 * float((fresh.square() + math.log(2 * math.pi)).sum(1).mean())
+    found = LatentMixture.fit(z, 10)
+    assert len(found.weights) == 1
+    assert truth - 6 < float(found.log_prob(fresh).mean()) < truth
+    assert len(LatentMixture.fit(rng.normal(size=(60, 1)), 10).weights) == 10
+
+
+def test_classes_of_few_rows_share_a_covariance() -> None:
+    rng = np.random.default_rng(0)
+    sizes, scale = [300, 1, 5], np.array([1.0, 3.0])
+    labels = np.repeat(np.arange(3), sizes)
+    z = rng.normal(size=(306, 2)) * scale + 10 * labels[:, None]
+    found = LatentMixture.by_class(z, labels)
+    apart = np.concatenate([z[labels == c] - z[labels == c].mean(0) for c in range(3)])
+    np.testing.assert_allclose(found.covariances[0].numpy(), np.cov(z[:300].T), rtol=1e-4)
+    for few in (1, 2):
+        np.testing.assert_allclose(found.covariances[few].numpy(), apart.T @ apart / 303, rtol=1e-4)
+        np.testing.assert_allclose(found.means[few].numpy(), z[labels == few].mean(0))
+    alone = LatentMixture.by_class(z[:4], [0, 1, 2, 3])
+    np.testing.assert_allclose(alone.covariances[0].numpy(), np.cov(z[:4].T), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     "call",
     [
         lambda: LatentMixture.fit(LATENTS, 0),
         lambda: LatentMixture.fit(np.full((3, 2), np.nan)),
         lambda: LatentMixture.by_class(LATENTS, LABELS[:-1]),
-        lambda: LatentMixture.by_class(LATENTS[:3], [0, 0, 1]),
         lambda: LatentMixture.by_class(LATENTS, LABELS).sample(0),
+        lambda: LatentMixture.by_class(LATENTS, LABELS).sample(1, component=2),
     ],
 )
 def test_refusals(call: object) -> None:

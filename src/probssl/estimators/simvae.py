@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from probssl.data import Standardiser, check_images
-from probssl.decoding import decoded, latent_prior, log_likelihood, posteriors
+from probssl.decoding import decoded, latent_prior, log_likelihood, observed_at, posteriors
 from probssl.encoders import as_floats, encode
 from probssl.errors import InputError
 from probssl.estimators.common import conclude, in_precision, seed_of
@@ -145,11 +145,15 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._in_units(decoded(in_precision(self.objective_, dtype), latents, tuple(self._shape)).numpy())
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """New rows or images and the component of the mixture that each came from [n]."""
+        """New rows, or images, and the component of the mixture that each came from [n].
+
+        Rows are draws of the density that `score_samples` bounds; images are means E[x | z].
+        """
         check_is_fitted(self, "encoder_")
         generator = torch.Generator().manual_seed(seed_of(self.random_state))
         z, chosen = self.mixture_.sample(n_samples, generator)
-        return self.inverse_transform(z.numpy()), chosen.numpy()
+        objective = in_precision(self.objective_, torch.float64)
+        return self._in_units(observed_at(objective, z, tuple(self._shape), generator).numpy()), chosen.numpy()
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """A lower bound of log p(x) of each row, in nats over the units of the data: [n].

@@ -49,6 +49,10 @@ class Likelihood(nn.Module, abc.ABC):
     def mean(self, parameters: Tensor) -> Tensor:
         """E[x | z], what a reconstruction shows: [n, ...]."""
 
+    @abc.abstractmethod
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """x ~ p(x | z): [n, ...]."""
+
 
 class GaussianLikelihood(Likelihood):
     """N(x; decoder(z), σ_x² I) with a fixed `variance` σ_x²: an error weighs 1/(2σ_x²), 25 at SimVAE's 0.02.
@@ -67,15 +71,25 @@ class GaussianLikelihood(Likelihood):
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters
 
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return parameters + self.variance**0.5 * torch.empty_like(parameters).normal_(generator=generator)
+
 
 class BernoulliLikelihood(Likelihood):
-    """Π Bernoulli(x_i; sigmoid(decoder(z)_i)): a density of binary x; grey values in [0, 1] are taken as chances."""
+    """Π Bernoulli(x_i; sigmoid(decoder(z)_i)): a density of binary x; grey values are taken as chances.
+
+    What noise has pushed below 0 or above 1 counts as 0 or 1: beyond them there is no bound to the loss.
+    """
 
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return -F.binary_cross_entropy_with_logits(parameters, x, reduction="none").flatten(1).sum(1)
+        chances = x.clamp(0, 1)
+        return -F.binary_cross_entropy_with_logits(parameters, chances, reduction="none").flatten(1).sum(1)
 
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters.sigmoid()
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return parameters.sigmoid().bernoulli(generator=generator)
 
 
 class GenerativeObjective(Objective):

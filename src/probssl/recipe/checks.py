@@ -134,6 +134,15 @@ def check_images(recipe: Recipe) -> None:
         raise InputError(f"the shape of images is channels, height and width, not {list(recipe.shape)}")
 
 
+def check_likelihood(recipe: Recipe) -> None:
+    """Refuse chances for rows that are none."""
+    if recipe.images is None and recipe.likelihood == "bernoulli" and recipe.objective in GENERATIVE_OBJECTIVES:
+        raise InputError(
+            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, and rows of a table or world are not: "
+            "use the gaussian one"
+        )
+
+
 def refuse_unfit(recipe: Recipe, names: Iterable[str]) -> None:
     """Refuse, of the options that were named, the first that the data of the recipe has no use for."""
     for name in names:

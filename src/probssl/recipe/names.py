@@ -114,7 +114,7 @@ NEEDS_SCORE = ("fisher", "sliced-fisher")
 
 LIKELIHOODS = {
     "gaussian": "every number with normal errors of one variance",
-    "bernoulli": "every number a chance, for images and data from 0 to 1",
+    "bernoulli": "every number a chance from 0 to 1, for images",
 }
 """What a decoder says of the rows."""
 

@@ -229,6 +229,7 @@ class Recipe:
 
     def _with_defaults(self) -> Recipe:
         """What depends on the objective and the dimensions, filled in."""
+        checks.check_likelihood(self)
         variance, head = self.likelihood_variance, self.head
         if variance is None and self.objective in GENERATIVE_OBJECTIVES and self.likelihood == "gaussian":
             variance = LIKELIHOOD_VARIANCE if self.images is None else IMAGE_LIKELIHOOD_VARIANCE

@@ -18,6 +18,9 @@ RIDGE = 1e-6
 MIXTURE_ROWS = 20_000
 """Most rows that a mixture is fitted to, chosen by the seed: more change nothing that can be seen."""
 
+ROWS_A_DIMENSION = 3
+"""Least rows of a normal of its own, a dimension and one more: a covariance of fewer says little of new rows."""
+
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -36,7 +39,11 @@ class LatentMixture:
 
     @classmethod
     def fit(cls, latents: ArrayLike, components: int = 10, *, seed: int = 0) -> LatentMixture:
-        """A mixture of so many components, by expectation maximisation from a k-means start."""
+        """A mixture of so many components, by expectation maximisation from a k-means start.
+
+        Fewer where they would have less than three rows a dimension each: tight around these, such a mixture finds
+        every other row impossible.
+        """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
 
@@ -45,7 +52,8 @@ class LatentMixture:
             raise InputError(f"a mixture of {len(z)} latents has from 1 to {len(z)} components, not {components}")
         if len(z) > MIXTURE_ROWS:
             z = z[np.random.default_rng(seed).permutation(len(z))[:MIXTURE_ROWS]]
-        model = GaussianMixture(components, random_state=seed, reg_covar=_ridge(z))
+        components = max(1, min(components, len(z) // _enough(z)))
+        model = GaussianMixture(components, random_state=seed % 2**32, reg_covar=_ridge(z))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(z)
@@ -54,16 +62,21 @@ class LatentMixture:
 
     @classmethod
     def by_class(cls, latents: ArrayLike, labels: ArrayLike, names: list[str] | None = None) -> LatentMixture:
-        """One normal a class, the classes as frequent as in the data; labels are whole numbers from 0."""
+        """One normal a class, the classes as frequent as in the data; labels are whole numbers from 0.
+
+        Classes of less than three rows a dimension have the covariance of all rows around the means of their classes.
+        """
         z, codes = _checked(latents), np.asarray(labels)
         if codes.shape != (len(z),):
             raise InputError(f"there are {len(z)} latents and labels of shape {codes.shape}")
         found = np.unique(codes)
         ridge = _ridge(z) * np.eye(z.shape[1])
         parts = [z[codes == code] for code in found]
-        if min(map(len, parts)) < 2:
-            raise InputError("a class needs at least two rows for a normal of its own")
-        covariances = np.stack([np.atleast_2d(np.cov(part.T)) + ridge for part in parts])
+        shared = _covariance(np.concatenate([part - part.mean(0) for part in parts]), len(z) - len(parts))
+        if len(z) - len(parts) < _enough(z):
+            shared = _covariance(z - z.mean(0), len(z) - 1)
+        own = [_covariance(part - part.mean(0), len(part) - 1) if len(part) >= _enough(z) else shared for part in parts]
+        covariances = np.stack(own) + ridge
         return cls(
             torch.tensor([len(part) / len(z) for part in parts], dtype=torch.float64),
             torch.from_numpy(np.stack([part.mean(0) for part in parts])),
@@ -80,6 +93,8 @@ class LatentMixture:
         if component is None:
             chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         else:
+            if not 0 <= component < len(self.weights):
+                raise InputError(f"components number from 0 to {len(self.weights) - 1}, not {component}")
             chosen = torch.full((count,), component)
         noise = torch.empty(count, self.means.shape[1], dtype=torch.float64).normal_(generator=generator)
         return self.means[chosen] + (self.factors[chosen] @ noise.unsqueeze(-1)).squeeze(-1), chosen
@@ -98,6 +113,16 @@ def _checked(latents: ArrayLike) -> np.ndarray:
     if z.ndim != 2 or len(z) < 2 or not np.isfinite(z).all():
         raise InputError("latents for a mixture are at least two rows of finite numbers")
     return z
+
+
+def _covariance(centred: np.ndarray, freedom: int) -> np.ndarray:
+    covariance: np.ndarray = centred.T @ centred / max(1, freedom)
+    return covariance
+
+
+def _enough(z: np.ndarray) -> int:
+    """Rows that a covariance of its own takes."""
+    return ROWS_A_DIMENSION * (z.shape[1] + 1)
 
 
 def _ridge(z: np.ndarray) -> float:
