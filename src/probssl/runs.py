@@ -75,8 +75,8 @@ class Source:
 class Run:
     """A run's folder, read lazily: recipe, log, model, metrics."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = folder = Path(folder)
         if not (folder / "recipe.toml").is_file():
             what = "is not a run" if folder.is_dir() else "does not exist"
             raise InputError(f"{folder} {what}: give the folder that probssl fit wrote")
@@ -210,6 +210,9 @@ def _train(
     device: str,
 ) -> tuple[Model, Fitted]:
     model = Model.untrained(recipe, data)  # before anything is written: the data may not suit the recipe
+    if isinstance(data, ImageSet) and 1 in (len(data.train), len(data.test)):
+        half = "training" if len(data.train) == 1 else "test"
+        raise InputError(f"{data.name} has 1 {half} image, and two are the least: add more")
     processes.from_first(lambda: _prepare(recipe, folder, source, resume))
     world = recipe.build_world()
     fitted = train_encoder(

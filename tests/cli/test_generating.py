@@ -109,6 +109,21 @@ def test_decoders_draw_class_by_class(decoding: Path) -> None:
     assert code == 2
     assert "no class 'four'" in error
     assert "one, three, two" in error
+    code, _, error = run("sample", decoding / "run", "--seed", -1, "--out", decoding / "no.csv")
+    assert code == 2
+    assert "seed must be a whole number from 0" in error
+
+
+def test_columns_of_any_name_come_back(tmp_path: Path) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["component", "left, right"])
+    table.to_csv(tmp_path / "seen.csv", index=False)
+    code, _, error = run("fit", tmp_path / "seen.csv", "--objective", "vae", "--steps", 5, "--out", tmp_path / "run")
+    assert code == 0, error
+    code, _, error = run("sample", tmp_path / "run", "--n", 5, "--seed", 2**40, "--out", tmp_path / "new.csv")
+    assert code == 0, error
+    assert list(pd.read_csv(tmp_path / "new.csv").columns) == ["component", "left, right", "component_"]
+    code, _, error = run("embed", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "z.npy")
+    assert code == 0, error
 
 
 def test_only_decoders_know_classes(folder: Path) -> None:

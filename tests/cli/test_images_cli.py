@@ -155,6 +155,8 @@ def test_corrupt_images_are_refused_or_skipped(room, scratch):
     succeed("evaluate", "r", "-q")  # the run's own choice
     assert "skipped 1 file that is no whole image: b/torn.png" in succeed("fit", "--resume", "--out", "r").stderr
     assert "torn.png" in refusal("embed", "r", "bad", "--out", "z.npy")
+    document("fit", "bad", *options, "--objective", "vae", "--out", "v", "--corrupt", "skip")
+    assert document("sample", "v", "--n", 3, "--out", "v.npy")["rows"] == 3
     shown = succeed("embed", "r", "bad", "--out", "z.npy", "--corrupt", "skip")
     assert "torn.png" in shown.stderr
     assert np.load("z.npy").shape == (12, 3)

@@ -109,6 +109,28 @@ def test_halves_without_classes(tmp_path: Path) -> None:
     assert (len(found.train), len(found.test), found.train_labels) == (1, 1, None)
 
 
+def test_halves_in_other_words(tmp_path: Path) -> None:
+    for train, test in (("Train", "Test"), ("training", "testing"), ("TRAIN", "valid")):
+        files = {f"{half}/{label}/0.png": pixels(4, 4) for half in (train, test) for label in "ab"}
+        found = load_images(write(tmp_path / train, files))
+        assert found.classes == ("a", "b")
+        np.testing.assert_array_equal(found.test[:, 0], [files[f"{test}/{label}/0.png"] for label in "ab"])
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    files = {f"{label}/0.png": pixels(4, 4) for label in "ab"}
+    elsewhere, folder = write(tmp_path / "elsewhere", files), tmp_path / "mine"
+    folder.mkdir()
+    for label in "ab":
+        (folder / label).symlink_to(elsewhere / label, target_is_directory=True)
+    (elsewhere / "a" / "round").symlink_to(folder, target_is_directory=True)
+    found = load_images(folder)
+    assert found.classes == ("a", "b")
+    np.testing.assert_array_equal(found.train[:, 0], list(files.values()))
+    (elsewhere / "b" / "1.png").write_bytes((elsewhere / "b" / "0.png").read_bytes())
+    assert len(load_images(folder).train) == 3
+
+
 def test_kinds_of_pixels(tmp_path: Path) -> None:
     grey, colour = pixels(8, 8), pixels(8, 8, 3)
     stream = io.BytesIO()

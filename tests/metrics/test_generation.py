@@ -199,3 +199,14 @@ def test_trained_features_may_be_judged_on_other_images() -> None:
         trained_features(images, np.zeros(60))
     with pytest.raises(InputError, match="channels, height, width"):
         trained_features(images[:, 0], labels)
+
+
+def test_bytes_are_numbers_from_0_to_1() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 1, 4, 4), dtype=np.uint8)
+    features = pixel_components(images, 4)
+    assert features.distance(images, images / 255.0) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_bound_of_a_model_in_double_precision() -> None:
+    model = VAE(2, nn.Linear(2, 3)).double()
+    assert math.isfinite(likelihood_bound(model, nn.Linear(3, 2).double(), torch.randn(5, 3), samples=2).nats)

@@ -372,3 +372,12 @@ def test_networks_regress_too_and_stop_in_time():
     assert np.mean((found.outputs[0] - targets[300:]) ** 2) < 0.3 * targets[300:].var()
     assert found.stopped
     assert found.epochs[0] < 280
+
+
+def test_labels_of_both_sides_are_as_many_as_their_rows() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 2))
+    with pytest.raises(InputError, match="one label for each of 60 rows"):
+        knn_probe(z, np.arange(50) % 2, neighbours=3, fitted_on=(z, np.arange(70) % 2))
+    with pytest.raises(InputError, match="seed"):
+        linear_probe(z, np.arange(60) % 2, seed=-1)

@@ -274,3 +274,18 @@ def test_bytes_are_images_from_0_to_1_and_the_encoder_stays_frozen():
 def test_bad_images_get_one_sentence(images, options, says):
     with pytest.raises(InputError, match=says):
         adhoc_decoder(nn.Flatten(), images, **options)
+
+
+def test_either_side_may_say_the_kind_of_a_factor() -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 400)
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    half, other = slice(0, 300), slice(300, 400)
+    plain, told = {"a": angle[half]}, {"a": Factor(angle[other], "periodic")}
+    found = style_retention(z[other], told, fitted_on=(z[half], plain), epochs=2)
+    assert found["a"].kind == "periodic"
+    assert found["a"].linear > 0.999
+    with pytest.raises(InputError, match="'a' is continuous and periodic of 6"):
+        style_retention(z[other], told, fitted_on=(z[half], {"a": Factor(angle[half], "continuous")}))
+    with pytest.raises(InputError, match="leave 0 to fit on"):
+        style_retention(z[:10], {"a": angle[:10]}, test_size=0.95)

@@ -61,7 +61,7 @@ def sample(
         raise InputError(f"--class is for runs with a decoder, and this one is of {model.recipe.objective}")
     with console.status("sampling", quiet or as_json):
         if decodes:
-            data = load_for(model, opened.source.data, opened.source.label, quiet=True)
+            data = load_for(model, opened.source.data, opened.source.label, True, opened.source.corrupt)
             rows, groups, names = decode(model, data, n, of_class=of_class, components=components, seed=seed)
             kind = "component" if data.classes is None or not len(data.classes) else "class"
         else:
@@ -86,6 +86,8 @@ def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str]
     from probssl.training.files import atomic_path
 
     if rows.ndim == 2:
+        while kind in names:
+            kind += "_"
         write(out, np.column_stack([rows, groups]), [*names, kind])
     elif out.suffix == ".npy":
         write(out, rows, [])

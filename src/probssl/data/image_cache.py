@@ -58,12 +58,14 @@ def _stamp(source: Path) -> str:
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
-def _told(folder: Path | str) -> Iterator[str]:
-    """A line each file below a folder, without a second look at any: sets have a million."""
+def _told(folder: Path | str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """A line each file below a folder, or a link to one, without a second look at any: sets have a million."""
+    places = (*above, os.path.realpath(folder))
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _told(entry.path)
+            if entry.is_dir():
+                if not entry.is_symlink() or os.path.realpath(entry.path) not in places:
+                    yield from _told(entry.path, places)
             elif entry.is_file():
                 yield _of_file(entry.path, entry.stat())
 

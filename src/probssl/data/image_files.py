@@ -25,8 +25,12 @@ from probssl.errors import InputError, MissingExtra
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
-HALVES = {"train": "train", "test": "test", "val": "test"}
-"""Folders that are no classes, and the half they hold: ImageNet has its test images in `val`."""
+HALVES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing", "val", "valid", "validation"), "test"),
+}
+"""Folders that are no classes, in small letters, and the half they hold. Nothing is chosen on images for validation, so
+they are for testing: ImageNet has no others."""
 
 LARGEST_FILE = 2**26
 """Bytes of one file in an archive: more is no image that anyone trains on, but may well be a bomb."""
@@ -59,7 +63,17 @@ def read_folder(
 
 def images_below(path: Path) -> list[Path]:
     """The files of a folder that are read as images, in the order of their rows."""
-    return sorted(file for file in path.rglob("*") if _is_image(file.relative_to(path).as_posix()) and file.is_file())
+    found = [Path(folder, name) for folder, names in _folders(path) for name in names]
+    images = [file for file in found if _is_image(file.relative_to(path).as_posix()) and file.is_file()]
+    return sorted(images, key=lambda file: file.relative_to(path).as_posix())
+
+
+def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Folders below one, links among them, with the names of their files; none of them twice on the way down to it."""
+    for folder, inner, names in os.walk(path, followlinks=True):
+        above = {os.path.realpath(place) for place in (Path(folder), *Path(folder).parents)}
+        inner[:] = [name for name in inner if os.path.realpath(os.path.join(folder, name)) not in above]
+        yield folder, names
 
 
 def read_archive(
@@ -303,7 +317,7 @@ def _shared_folders(files: list[str]) -> int:
     folders = [PurePosixPath(file).parts[:-1] for file in files]
     outer = 0
     while all(len(parts) > outer + 1 and parts[outer] == folders[0][outer] for parts in folders):
-        if folders[0][outer] in HALVES:
+        if folders[0][outer].lower() in HALVES:
             break
         outer += 1
     return outer
@@ -312,5 +326,5 @@ def _shared_folders(files: list[str]) -> int:
 def _place(file: str, outer: int) -> tuple[str | None, str | None]:
     """The half and the class that the folders of a file, but for the outer ones, say it belongs to."""
     folders = list(PurePosixPath(file).parts[outer:-1])
-    half = HALVES[folders.pop(0)] if folders and folders[0] in HALVES else None
+    half = HALVES[folders.pop(0).lower()] if folders and folders[0].lower() in HALVES else None
     return half, folders[0] if folders else None

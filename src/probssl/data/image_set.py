@@ -90,6 +90,8 @@ def check_images(images: np.ndarray, where: str) -> np.ndarray:
     """An array of images [n, channels, height, width], bytes or numbers from 0 to 1; `InputError` if it is not."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.size:
         raise InputError(f"{where} should be images [n, 1 or 3, height, width], and is of shape {images.shape}")
+    if not images.flags.writeable:
+        images = images.copy()  # torch shares the memory of arrays and wants none that it must not write to
     if images.dtype == np.uint8:
         return images
     if not np.issubdtype(images.dtype, np.floating):

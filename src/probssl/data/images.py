@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -145,10 +146,12 @@ def load_images(
 
 
 def _sides(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    asked = (size, size) if isinstance(size, int) else size
-    if asked is not None and (len(asked) != 2 or min(asked) < 1):
-        raise InputError(f"a size is a height and a width of at least one pixel, not {size}")
-    return asked
+    if size is None:
+        return None
+    asked = size if isinstance(size, Sequence) else (size, size)
+    if len(asked) != 2 or not all(isinstance(side, Integral) and side >= 1 for side in asked):
+        raise InputError(f"a size is a height and a width of at least one pixel, in whole ones, not {size}")
+    return int(asked[0]), int(asked[1])
 
 
 def images_of(source: object) -> str | None:

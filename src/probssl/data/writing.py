@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import secrets
 from collections.abc import Sequence
@@ -48,8 +50,10 @@ def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
                 pyarrow.parquet.write_table(pyarrow.table(columns), file)
             else:
                 separator = "\t" if path.suffix == ".tsv" else ","
+                head = io.StringIO()
+                csv.writer(head, delimiter=separator, lineterminator="").writerow(names)  # quotes what needs it
                 # nine significant digits bring every single-precision number back exactly
-                np.savetxt(file, array, fmt="%.9g", delimiter=separator, header=separator.join(names), comments="")
+                np.savetxt(file, array, "%.9g", separator, header=head.getvalue(), comments="", encoding="utf-8")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

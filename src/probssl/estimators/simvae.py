@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Fitted attributes: `encoder_` (ψ) and `objective_` with the decoder, torch modules in single precision;
     `standardiser_`, None of images; `mixture_`; `recipe_`; `history_`, the rows of the training log; `collapsed_`, the
-    collapses standing at the end; `n_features_in_`, and `feature_names_in_` for data frames.
+    collapses standing at the end; `n_features_in_` of a table, and `feature_names_in_` of data frames.
     """
 
     def __init__(
@@ -92,8 +93,9 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Train on the rows or images of X; y is ignored. Warns when training ends collapsed."""
         rows = self._rows(X, reset=True, least=2)
         seed = seed_of(self.random_state)
-        if self.components < 1 or self.samples < 1:
-            raise InputError(f"components and samples number from 1, not {self.components} and {self.samples}")
+        for name in ("components", "samples"):
+            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 1:
+                raise InputError(f"{name} is a whole number from 1, not {getattr(self, name)!r}")
         self._shape = rows.shape[1:]
         self.recipe_ = self._recipe(seed, rows.shape[1:])
         self.standardiser_: Standardiser | None = Standardiser.fit(rows) if rows.ndim == 2 else None
@@ -190,7 +192,10 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             *("preservation", "noise", "augmentation", "network", "width", "steps", "batch_size", "lr", "clip_norm"),
         )
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
-        options["hidden"] = None if self.hidden is None else tuple(int(width) for width in self.hidden)
+        if self.hidden is not None:
+            if not isinstance(self.hidden, Sequence):
+                raise InputError(f"hidden is a list of widths, [128, 64] for example, not {self.hidden!r}")
+            options["hidden"] = tuple(int(width) for width in self.hidden)
         options |= {"objective": "simvae", "seed": seed}
         if len(shape) == 1:
             of_images = [name for name in ("augmentation", "network", "width") if options[name] is not None]
@@ -205,7 +210,12 @@ class SimVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             images = check_images(np.asarray(X), "the images")
             if len(images) < least:
                 raise InputError(f"training needs at least {least} images, and there is {len(images)}")
-            if not reset and images.shape[1:] != tuple(self._shape):
+            if reset:  # nothing stays of a table that it was fitted to before
+                self.__dict__.pop("n_features_in_", None)
+                self.__dict__.pop("feature_names_in_", None)
+            elif len(self._shape) == 1:
+                raise InputError(f"the model is of tables of {self._shape[0]} features, and X is images")
+            elif images.shape[1:] != tuple(self._shape):
                 raise InputError(f"the model is of images of shape {tuple(self._shape)}, not {images.shape[1:]}")
             return images
         if not reset and len(self._shape) != 1:

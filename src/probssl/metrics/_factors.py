@@ -72,8 +72,19 @@ def checked_factor(name: str, factor: ArrayLike | Factor, rows: int) -> Checked:
     return Checked(kind, targets)
 
 
-def joined(first: ArrayLike | Factor, second: ArrayLike | Factor) -> Factor:
+def alike(name: str, first: ArrayLike | Factor, second: ArrayLike | Factor) -> tuple[Factor, Factor]:
+    """Both as factors of one kind, which either may say; an InputError where they say different ones."""
+    sides = [side if isinstance(side, Factor) else Factor(side) for side in (first, second)]
+    saying = [side for side in sides if side.kind is not None] or sides
+    told = {f"{side.kind}{f' of {side.period:g}' if side.kind == 'periodic' else ''}" for side in saying}
+    if len(told) > 1:
+        kinds = " and ".join(sorted(told))
+        raise InputError(f"factor {name!r} is {kinds}: say the same of the rows fitted on and of those judged.")
+    one, other = (Factor(side.values, saying[0].kind, saying[0].period) for side in sides)
+    return one, other
+
+
+def joined(first: Factor, second: Factor) -> Factor:
     """The values of the first and then those of the second, as one factor of the first's kind."""
-    one = first if isinstance(first, Factor) else Factor(first)
-    other = second.values if isinstance(second, Factor) else second
-    return Factor(np.concatenate([np.asarray(one.values), np.asarray(other)]), one.kind, one.period)
+    values = np.concatenate([np.asarray(first.values), np.asarray(second.values)])
+    return Factor(values, first.kind, first.period)

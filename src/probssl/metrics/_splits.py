@@ -104,12 +104,22 @@ def folds(
     if x.shape[1] != fitting.shape[1]:
         raise InputError(f"a probe needs the dimensions it was fitted in, {fitting.shape[1]}, not {x.shape[1]}.")
     rows = len(fitting) + len(x)
+    check_lengths((fitted_on[1], len(fitting)), (labels, len(x)))
     y, counts = label_codes(np.concatenate([np.asarray(fitted_on[1]), np.asarray(labels)]), rows)
     if len(np.unique(y[: len(fitting)])) < 2:
         raise InputError("a probe needs two classes among the rows that it is fitted on.")
     pairs = [(np.arange(len(fitting)), np.arange(len(fitting), rows))]
     protocol = f"fitted on {len(fitting)} rows kept for it, judged by {len(x)} others"
     return Folds(np.concatenate([fitting, x]), y, pairs, standardise, protocol, len(counts))
+
+
+def check_lengths(*sides: tuple[ArrayLike, int]) -> None:
+    """Refuse labels that are not as many as their rows, before sides are joined."""
+    for labels, rows in sides:
+        if np.shape(labels)[:1] != (rows,):
+            raise InputError(
+                f"there must be one label for each of {rows} rows, not labels of shape {np.shape(labels)}."
+            )
 
 
 def _shuffled(
@@ -120,6 +130,7 @@ def _shuffled(
     x = checked(representations)
     y, counts = label_codes(labels, len(x))
     whole(splits, "splits", 1)
+    whole(seed, "seed", 0)
     if not isinstance(test_size, int | float) or not 0 < test_size < 1:
         raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}.")
     if np.sum(counts >= 2) < 2:

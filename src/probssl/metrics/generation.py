@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from probssl.errors import InputError
 from probssl.metrics._inputs import Array, positive, whole
 from probssl.metrics._inputs import representations as checked
+from probssl.metrics._splits import check_lengths
 from probssl.metrics.adhoc import Images, as_images, encoded
 
 if TYPE_CHECKING:
@@ -117,12 +118,15 @@ def likelihood_bound(
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
     modules = [part for m in (objective, encoder) if isinstance(m, torch.nn.Module) for part in m.modules()]
     training = [part for part in modules if part.training]
+    dtype = next((weight.dtype for part in modules for weight in part.parameters()), torch.float32)
     for part in training:
         part.training = False
     try:
         blocks = rows.split(whole(batch_size, "batch_size", 1), 1)
         found = [
-            objective.log_likelihood(encoder, as_images(part, floats=True), samples, generator, log_prior=log_prior)
+            objective.log_likelihood(
+                encoder, as_images(part, floats=True).to(dtype), samples, generator, log_prior=log_prior
+            )
             for part in blocks
         ]
     finally:
@@ -180,17 +184,17 @@ class Extractor:
 def pixel_components(observations: ArrayLike, count: int = 32) -> Extractor:
     """The leading principal components of observations [n, ...], as they are: they see brightness, place and contrast.
 
-    The distance is then that of the observations themselves but for the directions left out, in their units.
+    The distance is then that of the observations themselves but for the directions left out, in their units; bytes, as
+    images are kept, count from 0 to 1.
     """
-    rows = np.asarray(observations, dtype=np.float64)
-    rows = checked(rows.reshape(len(rows), -1))
+    rows = checked(_numbers(observations, "observations").reshape(len(np.asarray(observations)), -1))
     if not 1 <= count <= min(rows.shape):
         raise InputError(f"components number from 1 to {min(rows.shape)} here, not {count}.")
     mean = rows.mean(axis=0)
     directions: Array = np.linalg.svd(rows - mean, full_matrices=False)[2][:count]
 
     def features(given: np.ndarray) -> Array:
-        flat: Array = np.asarray(given, dtype=np.float64).reshape(len(given), -1)
+        flat: Array = _numbers(given, "observations").reshape(len(given), -1)
         return (flat - mean) @ directions.T
 
     return Extractor(f"pixel PCA {count}", features)
@@ -227,6 +231,7 @@ def trained_features(
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
     both = labels if held_out is None else np.concatenate([np.asarray(labels), np.asarray(held_out[1])])
     others = None if held_out is None else as_images(held_out[0])
+    check_lengths((labels, len(given)), *([] if others is None or held_out is None else [(held_out[1], len(others))]))
     codes, counts = label_codes(both, len(given) + (0 if others is None else len(others)))
     truth = torch.from_numpy(codes)
     if others is None:

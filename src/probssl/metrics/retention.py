@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from probssl.errors import InputError
-from probssl.metrics._factors import Checked, Factor, Factors, Kind, checked_factor, joined
+from probssl.metrics._factors import Checked, Factor, Factors, Kind, alike, checked_factor, joined
 from probssl.metrics._held_out import affine_fit
 from probssl.metrics._inputs import Array, whole
 from probssl.metrics._inputs import representations as checked
@@ -84,6 +84,8 @@ def style_retention(
         order = np.random.default_rng(whole(seed, "seed", 0)).permutation(len(x))
         count = max(1, round(test_size * len(x)))
         inside, outside = order[count:], order[:count]
+        if len(inside) < 5:
+            raise InputError(f"{percent(test_size)} of {len(x)} rows held out leave {len(inside)} to fit on: keep 5.")
         every = {name: checked_factor(name, factor, len(x)) for name, factor in factors.items()}
         where = f"{percent(test_size)} of {len(x)} rows held out, seed {seed}"
     else:
@@ -92,12 +94,13 @@ def style_retention(
             raise InputError(f"a reader needs the dimensions it was fitted in, {first.shape[1]}, not {x.shape[1]}.")
         if missing := set(factors) - set(fitted_on[1]):
             raise InputError(f"the rows to fit on have no factor {min(missing)!r}.")
-        for name in factors:
-            checked_factor(name, fitted_on[1][name], len(first))
+        sides = {name: alike(name, fitted_on[1][name], factor) for name, factor in factors.items()}
+        for name, (one, _) in sides.items():
+            checked_factor(name, one, len(first))
         rows = len(first) + len(x)
         inside, outside = np.arange(len(first)), np.arange(len(first), rows)
         x = np.concatenate([first, x])
-        every = {name: checked_factor(name, joined(fitted_on[1][name], f), rows) for name, f in factors.items()}
+        every = {name: checked_factor(name, joined(*both), rows) for name, both in sides.items()}
         where = f"fitted on {len(first)} rows kept for it, judged by {len(outside)} others"
     fitting, judged = standardised(x[inside], x[outside])
     return {

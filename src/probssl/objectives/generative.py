@@ -106,6 +106,8 @@ class GenerativeObjective(Objective):
     rowwise: ClassVar[bool] = True
 
     def __init__(self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int) -> None:
+        if not isinstance(likelihood, Likelihood | None):
+            raise InputError(f"a likelihood is a GaussianLikelihood or BernoulliLikelihood, not {likelihood!r}")
         super().__init__(Euclidean(), Needs(augmented=related, noise=dim))
         self.decoder = decoder
         self.likelihood: Likelihood = GaussianLikelihood() if likelihood is None else likelihood
@@ -291,7 +293,7 @@ class SimVAE(GenerativeObjective):
         variance: float = 0.15,
         mean_variance: float | None = None,
     ) -> None:
-        if related < 1 or (related < 2 and mean_variance is None):
+        if related != int(related) or related < 1 or (related < 2 and mean_variance is None):
             raise InputError(f"SimVAE relates at least two observations, or one under a prior of means, not {related}")
         variance = _positive("variance of related latents", variance)
         super().__init__(dim, decoder, likelihood, int(related))
