@@ -12,7 +12,15 @@ import torch
 
 from probssl.encoders import MLP, WithHead
 from probssl.objectives import VAE
-from probssl.studies import experiments, simvae_content, simvae_models, simvae_style, simvae_trials, styles
+from probssl.studies import (
+    experiments,
+    simvae_ablations,
+    simvae_content,
+    simvae_models,
+    simvae_style,
+    simvae_trials,
+    styles,
+)
 from probssl.studies.comparison import references
 from probssl.studies.simvae_content import SCALES, order
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, UNTRAINED, model_config
@@ -144,6 +152,14 @@ def test_the_orientation_of_a_sprite_is_one_up_to_its_symmetry() -> None:
         torch.testing.assert_close(drawn, drawn[:1].expand_as(drawn), atol=1e-5, rtol=0)
         less = world.render(torch.tensor([[number, 1.0, 0.3 + math.pi / styles.FOLDS[name], 0.4, 0.6]]).double())
         assert float((less - drawn[0]).abs().max()) > 0.1
+
+
+def test_colours_are_moved_where_there_are_any() -> None:
+    settings = {(c["model"]["data"], c["setting"]) for c in simvae_ablations.Ablations().configs("full")}
+    assert ("cifar10", "colour") in settings
+    assert ("mnist", "colour") not in settings
+    made = simvae_models.pairing_of({"data": "cifar10", "colour": 0.4}).strengths
+    assert (made.brightness, made.contrast, made.saturation, made.hue) == (0.4, 0.4, 0.4, 0.1)
 
 
 @pytest.mark.parametrize("name", ["simvae/content", "simvae/generation", "simvae/style", "simvae/ablations"])
