@@ -651,7 +651,10 @@ def _errors(objective: GenerativeObjective, x: Tensor, means: list, variances: l
         given = objective.decoder(torch.tensor(z, dtype=x.dtype)).tolist()
         if isinstance(objective.likelihood, BernoulliLikelihood):
             chances = [1 / (1 + math.exp(-g)) for g in given]
-            found.append(-sum(a * math.log(p) + (1 - a) * math.log(1 - p) for a, p in zip(row, chances, strict=True)))
+            inside = [min(max(a, 0.0), 1.0) for a in row]
+            found.append(
+                -sum(a * math.log(p) + (1 - a) * math.log(1 - p) for a, p in zip(inside, chances, strict=True))
+            )
             continue
         variance = objective.likelihood.variance
         squares = [(a - b) ** 2 / variance + math.log(2 * math.pi * variance) for a, b in zip(row, given, strict=True)]
