@@ -45,8 +45,8 @@ def test_budgets_are_grids_of_distinct_trials(name: str) -> None:
 
 
 def test_anisotropic_positives_are_recovered_and_the_gap_closes() -> None:
-    config = {**anisotropic.configuration("AnInfoNCE", 25.0, 450, 0), "hidden": [48, 48], "batch": 512}
-    short, longer = (anisotropic_trials.trial({**config, "steps": steps}) for steps in (60, 450))
+    config = {**anisotropic.configuration("AnInfoNCE", 25.0, 700, 0), "hidden": [48, 48], "batch": 512}
+    short, longer = (anisotropic_trials.trial({**config, "steps": steps}) for steps in (60, 700))
     assert longer["style"] > short["style"]
     assert longer["r2"] > 0.85
     assert 0 < longer["gap"] < short["gap"]

@@ -18,7 +18,7 @@ def execute(folder):
     return subprocess.run(
         [sys.executable, "example.py"],
         cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "LOKY_MAX_CPU_COUNT": "1"},
         capture_output=True,
         text=True,
         check=True,
