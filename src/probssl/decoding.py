@@ -48,9 +48,7 @@ def posteriors(objective: GenerativeObjective, encoder: nn.Module, x: Tensor) ->
 @torch.no_grad()
 def decoded(objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...]) -> Tensor:
     """E[x | z] of latents [n, dim]: [n, *shape]."""
-    objective.eval()
-    weight = next(objective.decoder.parameters())
-    return torch.cat([objective.decode(rows.to(weight), shape) for rows in z.split(AT_ONCE)])
+    return objective.likelihood.mean(_parameters(objective, z, shape))
 
 
 @torch.no_grad()
@@ -58,12 +56,17 @@ def observed_at(
     objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...], generator: torch.Generator
 ) -> Tensor:
     """New observations of latents [n, dim]: rows x ~ p(x | z), images E[x | z], which noise would only make grainy."""
+    parameters = _parameters(objective, z, shape)
     if len(shape) > 1:
-        return decoded(objective, z, shape)
+        return objective.likelihood.mean(parameters)
+    return objective.likelihood.sample(parameters, generator)
+
+
+def _parameters(objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What the decoder says of p(x | z), part by part: [n, *shape]."""
     objective.eval()
     weight = next(objective.decoder.parameters())
-    parts = [objective.decoder(rows.to(weight)).view(len(rows), *shape) for rows in z.split(AT_ONCE)]
-    return objective.likelihood.sample(torch.cat(parts), generator)
+    return torch.cat([objective.decoder(rows.to(weight)).view(len(rows), *shape) for rows in z.split(AT_ONCE)])
 
 
 def latent_prior(

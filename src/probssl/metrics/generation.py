@@ -187,7 +187,8 @@ def pixel_components(observations: ArrayLike, count: int = 32) -> Extractor:
     The distance is then that of the observations themselves but for the directions left out, in their units; bytes, as
     images are kept, count from 0 to 1.
     """
-    rows = checked(_numbers(observations, "observations").reshape(len(np.asarray(observations)), -1))
+    numbers = _numbers(observations, "observations")
+    rows = checked(numbers.reshape(len(numbers), -1))
     if not 1 <= count <= min(rows.shape):
         raise InputError(f"components number from 1 to {min(rows.shape)} here, not {count}.")
     mean = rows.mean(axis=0)
@@ -231,7 +232,9 @@ def trained_features(
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
     both = labels if held_out is None else np.concatenate([np.asarray(labels), np.asarray(held_out[1])])
     others = None if held_out is None else as_images(held_out[0])
-    check_lengths((labels, len(given)), *([] if others is None or held_out is None else [(held_out[1], len(others))]))
+    check_lengths((labels, len(given)))
+    if held_out is not None and others is not None:
+        check_lengths((held_out[1], len(others)))
     codes, counts = label_codes(both, len(given) + (0 if others is None else len(others)))
     truth = torch.from_numpy(codes)
     if others is None:

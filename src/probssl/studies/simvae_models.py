@@ -161,7 +161,7 @@ def _objective(config: Config, encoder: nn.Module, shape: tuple[int, int, int]) 
 
 def pairing_of(config: Config) -> ImageAugmentation:
     """The set's augmentation of the paper, with another crop or jitter of colours where the configuration says so."""
-    changes = {name: config[name] for name in ("crop_scale",) if name in config}
+    changes = {"crop_scale": config["crop_scale"]} if "crop_scale" in config else {}
     if "colour" in config:  # hues move by a quarter of what the others do, as in Table 2
         changes |= {
             **dict.fromkeys(("brightness", "contrast", "saturation"), config["colour"]),
