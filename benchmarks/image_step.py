@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import ResNet18, WithHead, projection_head, seeded
+from probssl.encoders import ProjectionHead, ResNet18, WithHead, seeded
 from probssl.energies import Cosine
-from probssl.objectives import SimCLR
+from probssl.objectives import InfoNCE
 from probssl.pairings import ImageAugmentation, Views, image_preset
 from probssl.training import Reporter, TrainingPlan, fit
 
@@ -132,15 +132,25 @@ class Side:
         return dict(zip(PARTS, parts, strict=True))
 
 
+def made(width: int) -> WithHead:
+    """ResNet-18 with the head of SimCLR."""
+    head = ProjectionHead(2, dim=128).bind(shape=(8 * width,))
+    return WithHead(ResNet18(width).bind(shape=(3, SIDE, SIDE)), head)
+
+
+def simclr() -> InfoNCE:
+    return InfoNCE(Cosine(TEMPERATURE), candidates="two-view", pair="augmented")
+
+
 def sides(width: int, contiguous: bool, compiled: bool) -> dict[str, Side]:
     """Ours and theirs from the same weights, and ours in other ways."""
-    ours = seeded(0, lambda: WithHead(ResNet18(3, width), projection_head("simclr", 8 * width)))
+    ours = seeded(0, lambda: made(width))
     theirs = nn.Sequential(PlainResNet18(width), copy.deepcopy(ours.head))
     with torch.no_grad():
         for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             other.copy_(mine)
     pairing, generator = ImageAugmentation(PRESET), torch.Generator().manual_seed(0)
-    objective, kornia_steps = SimCLR(Cosine(TEMPERATURE)), their_augmentation()
+    objective, kornia_steps = simclr(), their_augmentation()
 
     def augment(x: Tensor) -> tuple[Tensor, Tensor]:
         return pairing.sample(x, generator), pairing.sample(x, generator)
@@ -165,10 +175,10 @@ def sides(width: int, contiguous: bool, compiled: bool) -> dict[str, Side]:
 
 def seconds_of_fit(width: int, images: Tensor, steps: int) -> float:
     """CPU seconds a step of `fit`, with its log, its checks and the looks at the representation; the first left out."""
-    encoder = seeded(0, lambda: WithHead(ResNet18(3, width), projection_head("simclr", 8 * width)))
-    plan = TrainingPlan(steps=steps + 1, batch_size=BATCH, optimiser="sgd", learning_rate=0.01, warmup=0)
+    encoder = seeded(0, lambda: made(width))
+    plan = TrainingPlan(steps=steps + 1, batch_size=BATCH, optimiser="sgd", lr=0.01, warmup=0)
     clock = Clock()
-    fit(encoder, SimCLR(Cosine(TEMPERATURE)), ImageAugmentation(PRESET), images, plan, reporter=clock)
+    fit(encoder, simclr(), ImageAugmentation(PRESET), images, plan, reporter=clock)
     return statistics.median(b - a for a, b in itertools.pairwise(clock.marks))
 
 

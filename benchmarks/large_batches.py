@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from probssl.encoders import MLP
 from probssl.energies import Anisotropic, Cosine, Energy, Euclidean, PNorm
-from probssl.objectives import AnInfoNCE, InfoNCE, Objective
+from probssl.objectives import InfoNCE, Objective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings import Views
 
@@ -61,7 +61,7 @@ def plain_anisotropic(a: Tensor, b: Tensor) -> Tensor:
 
 
 def two_view_fused(a: Tensor, b: Tensor) -> Tensor:
-    """NT-Xent, as `SimCLR` does."""
+    """NT-Xent, as `InfoNCE(candidates="two-view")` does."""
     both, energy = torch.cat([a, b]), Cosine(TEMPERATURE)
     return PairLogits.of(energy, both, both).mean_log_sum_exp(without_diagonal=True) + energy.paired(a, b).mean()
 
@@ -79,9 +79,13 @@ def plain_one_norm(a: Tensor, b: Tensor) -> Tensor:
     return F.cross_entropy(-torch.cdist(b, a, p=1.0), torch.arange(len(a)))
 
 
+def made_aninfonce() -> InfoNCE:
+    return InfoNCE(Anisotropic(normalise=True), candidates="originals").bind(dim=DIMENSIONS)
+
+
 def aninfonce(a: Tensor, b: Tensor) -> Tensor:
     """The objective itself: x̃ and all other originals as candidates of x."""
-    return AnInfoNCE(DIMENSIONS)(nn.Identity(), Views(a, b.unsqueeze(0))).total
+    return made_aninfonce()(nn.Identity(), Views(a, b.unsqueeze(0))).total
 
 
 def plain_aninfonce(a: Tensor, b: Tensor) -> Tensor:
@@ -96,7 +100,7 @@ def plain_aninfonce(a: Tensor, b: Tensor) -> Tensor:
 
 def training_step(objective: Objective) -> Callable[[Tensor, Tensor], Tensor]:
     """Encode both views, and the loss; its `backward` and Adam's step are timed with it."""
-    encoder = MLP([DIMENSIONS, 256, DIMENSIONS])
+    encoder = MLP.of([DIMENSIONS, 256, DIMENSIONS])
     optimiser = torch.optim.Adam([*encoder.parameters(), *objective.parameters()], lr=0.001, fused=True)
 
     def step(a: Tensor, b: Tensor) -> Tensor:
@@ -125,13 +129,13 @@ CASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "euclidean plain": plain_euclidean,
     "euclidean fused": fused(Euclidean()),
     "anisotropic plain": plain_anisotropic,
-    "anisotropic fused": fused(Anisotropic(DIMENSIONS)),
+    "anisotropic fused": fused(Anisotropic().bind(dim=DIMENSIONS)),
     "1-norm plain": plain_one_norm,
     "1-norm fused": fused(PNorm(1)),
     "AnInfoNCE plain": plain_aninfonce,
     "AnInfoNCE fused": aninfonce,
     "step, InfoNCE": training_step(InfoNCE(Cosine(TEMPERATURE))),
-    "step, AnInfoNCE": training_step(AnInfoNCE(DIMENSIONS)),
+    "step, AnInfoNCE": training_step(made_aninfonce()),
     "two views plain": two_view_plain,
     "two views fused": two_view_fused,
     "three products": products,

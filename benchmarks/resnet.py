@@ -59,7 +59,8 @@ def main() -> None:
     print(f"{'width, image':<18}" + "".join(f"{column:>21}" for column in columns))
     for width in options.widths:
         for channels, side in IMAGES:
-            network = seeded(0, lambda c=channels, w=width: ResNet8(c, w))  # type: ignore[misc]
+            unbound, shape = ResNet8(width), (channels, side, side)
+            network = seeded(0, lambda part=unbound, known=shape: part.bind(shape=known))  # type: ignore[misc]
             x = torch.rand(BATCH, channels, side, side, generator=torch.Generator().manual_seed(0))
             best = dict.fromkeys(columns, float("inf"))
             for _ in range(TURNS):

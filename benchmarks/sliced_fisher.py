@@ -65,12 +65,12 @@ def resnet() -> nn.Sequential:
 
 
 ENCODERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "16-32-8": (lambda: MLP([16, 32, 8]), (BATCH, 16)),
-    "64-128-32": (lambda: MLP([64, 128, 32]), (BATCH, 64)),
-    "BatchNorm MLP": (lambda: MLP([64, 128, 128, 32], batch_norm=True), (BATCH, 64)),
+    "16-32-8": (lambda: MLP.of([16, 32, 8]), (BATCH, 16)),
+    "64-128-32": (lambda: MLP.of([64, 128, 32]), (BATCH, 64)),
+    "BatchNorm MLP": (lambda: MLP.of([64, 128, 128, 32], batch_norm=True), (BATCH, 64)),
     "tanh MLP": (lambda: mlp(nn.Tanh, [64, 128, 128, 32]), (BATCH, 64)),
     "GELU MLP": (lambda: mlp(nn.GELU, [64, 128, 128, 32]), (BATCH, 64)),
-    "784-1200²-128": (lambda: MLP([784, 1200, 1200, 128]), (BATCH, 784)),
+    "784-1200²-128": (lambda: MLP.of([784, 1200, 1200, 128]), (BATCH, 784)),
     "ResNet 32×32": (resnet, (32, 3, 32, 32)),
 }
 
@@ -285,8 +285,8 @@ def exact_loss(encoder: nn.Module, x: Tensor) -> float:
 def train(loss: Objective, x: Tensor, steps: int, rate: float, seed: int) -> nn.Module:
     """The recipe's encoder d-2d-d/2 after `steps` steps."""
     d = x.shape[1]
-    encoder = seeded(seed, lambda: MLP([d, 2 * d, d // 2]))
-    plan = TrainingPlan(steps=steps, learning_rate=rate, clip_norm=1.0, log_every=100)
+    encoder = seeded(seed, lambda: MLP.of([d, 2 * d, d // 2]))
+    plan = TrainingPlan(steps=steps, lr=rate, clip_norm=1.0, log_every=100)
     fit(encoder, loss, PAIRING, x, plan, seed=seed)
     return encoder
 
@@ -325,9 +325,9 @@ class Attention(nn.Module):
 def layers() -> dict[str, dict[str, bool]]:
     """What can be trained with either loss."""
     builds: dict[str, Callable[[], Any]] = {
-        "ReLU and BatchNorm": lambda: MLP([64, 32, 8], batch_norm=True),
+        "ReLU and BatchNorm": lambda: MLP.of([64, 32, 8], batch_norm=True),
         "transformer layer": Attention,
-        "torch.compile": lambda: torch.compile(MLP([64, 32, 8]), backend="aot_eager"),
+        "torch.compile": lambda: torch.compile(MLP.of([64, 32, 8]), backend="aot_eager"),
     }
     print(f"\n{'can be trained':<24}{'exact':>8}{'sliced':>8}{'along':>8}")
     results: dict[str, dict[str, bool]] = {}

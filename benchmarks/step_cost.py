@@ -79,8 +79,8 @@ def bare_loop(x: Tensor, steps: int, energy: str) -> None:
 def our_loop(x: Tensor, steps: int, energy: str) -> None:
     """The same through `probssl.training.fit`, with its log, looks at the representation and checks."""
     chosen: Energy = Cosine(0.1) if energy == "cosine" else Euclidean()
-    encoder = seeded(0, lambda: MLP([FEATURES, HIDDEN, DIM]))
-    plan = TrainingPlan(steps=steps, batch_size=BATCH, learning_rate=RATE, warmup=WARMUP)
+    encoder = seeded(0, lambda: MLP.of([FEATURES, HIDDEN, DIM]))
+    plan = TrainingPlan(steps=steps, batch_size=BATCH, lr=RATE, warmup=WARMUP)
     fit(encoder, InfoNCE(chosen), MaskAndNoise(PRESERVATION, NOISE), x, plan)
 
 

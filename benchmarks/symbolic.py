@@ -92,7 +92,7 @@ def learn(weight: float, seed: int, *, true_prior: bool = False) -> tuple[float,
     train, other = triples[:300], triples[300:]
     addition = Constraint.where(lambda a, b, c: a + b == c, sizes=(10, 10, 10))
     prior = addition.marginal_prior() if true_prior else None
-    classifier = seeded(seed, lambda: MLP([64, 100, 10]))
+    classifier = seeded(seed, lambda: MLP.of([64, 100, 10]))
     optimiser = torch.optim.Adam(classifier.parameters(), 3e-3)
     for _ in range(600):
         images = x[train[torch.randint(300, (60,), generator=generator)]]

@@ -31,9 +31,7 @@ def measure(table: str) -> list[dict[str, Any]]:
     where = {"table": table, "dim": max(2, features // 2), "preservation": 0.8, "noise": 0.1, "seed": 0}
     configs: list[dict[str, Any]] = [{**where, "objective": UNTRAINED, "energy": energy} for energy in ENERGIES]
     for steps in STEPS:
-        configs += [
-            {**where, "objective": m.loss, "energy": m.energy, "learning_rate": 0.01, "steps": steps} for m in MODELS
-        ]
+        configs += [{**where, "objective": m.loss, "energy": m.energy, "lr": 0.01, "steps": steps} for m in MODELS]
     found = list(run_batch(configs))
     start = {c["energy"]: r for c, r in found if c["objective"] == UNTRAINED}
     return [

@@ -63,7 +63,7 @@ def test_full_networks_are_the_papers() -> None:
     assert encode(found, images).shape == (2, 32)
     assert found.eval()(images).shape == (2, 128)
     perceptron = siamese_images_trials.build({**config, "method": ON_PERCEPTRON})
-    assert [layer.out_features for layer in perceptron[1] if isinstance(layer, torch.nn.Linear)] == [12, 12, 128]
+    assert [layer.out_features for layer in perceptron if isinstance(layer, torch.nn.Linear)] == [12, 12, 128]
     scale = SCALES["full"]
     assert (scale["features"], scale["hidden"], scale["batch"], scale["rate"]) == (512, 1200, 512, 0.2)
     assert scale["steps"] == 1_000 * (50_000 // scale["batch"])

@@ -32,7 +32,7 @@ from probssl.objectives import (
 )
 from probssl.pairings import MaskAndNoise, Pairing
 from probssl.recipe import Recipe
-from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+from probssl.samplers import SGLD
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 
 FEATURES = 6
@@ -53,13 +53,8 @@ def with_dropout(*, batch_norm: bool = False) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 12), norm, nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, DIM))
 
 
-def chains() -> ReplayBuffer:
-    """Chains of a sampler, which draw from the global random state too."""
-    return ReplayBuffer(NormalStart(torch.zeros(FEATURES), torch.ones(FEATURES)), 300, 0.1)
-
-
 def plain() -> nn.Module:
-    return MLP([FEATURES, 12, DIM])
+    return MLP.of([FEATURES, 12, DIM])
 
 
 @dataclass
@@ -92,34 +87,43 @@ class Training:
         return {name: tensor.detach().clone() for name, tensor in both.state_dict().items()}
 
 
+def bound(objective: Objective) -> Objective:
+    """Ready for these encoders and 64 rows of data."""
+    return objective.bind(dim=DIM, shape=(FEATURES,), rows=64)
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[str, Any]]] = {
     "infonce-adam": (plain, lambda: InfoNCE(Cosine()), {}),
     "snl-adam-clip-own-rate-batch-norm": (
-        lambda: MLP([FEATURES, 12, DIM], batch_norm=True),
-        lambda: SNL(DIM),
-        {"clip_norm": 0.5, "objective_learning_rate": 0.03},
+        lambda: MLP.of([FEATURES, 12, DIM], batch_norm=True),
+        SNL,
+        {"clip_norm": 0.5, "objective_lr": 0.03},
     ),
-    "nce-adamw-dropout": (with_dropout, lambda: NCE(DIM), {"optimiser": "adamw", "weight_decay": 0.1}),
-    "fisher-sgd": (plain, lambda: Fisher(), {"optimiser": "sgd", "learning_rate": 0.01, "clip_norm": 1.0}),
+    "nce-adamw-dropout": (with_dropout, NCE, {"optimiser": "adamw", "weight_decay": 0.1}),
+    "fisher-sgd": (plain, Fisher, {"optimiser": "sgd", "lr": 0.01, "clip_norm": 1.0}),
     "simsiam-sgd-dropout-batch-norm": (
         lambda: with_dropout(batch_norm=True),
-        lambda: SimSiam(DIM, stop_gradient=True),
-        {"optimiser": "sgd", "learning_rate": 0.05},
+        lambda: SimSiam(stop_gradient=True),
+        {"optimiser": "sgd", "lr": 0.05},
     ),
     "anisotropic-sgd-no-momentum": (
         plain,
-        lambda: InfoNCE(Anisotropic(DIM)),
-        {"optimiser": "sgd", "momentum": 0.0, "objective_learning_rate": 0.1},
+        lambda: InfoNCE(Anisotropic()),
+        {"optimiser": "sgd", "momentum": 0.0, "objective_lr": 0.1},
     ),
     "triplet-head-constant": (
-        lambda: WithHead(MLP([FEATURES, 12, DIM]), MLP([DIM, 3])),
+        lambda: WithHead(MLP.of([FEATURES, 12, DIM]), MLP.of([DIM, 3])),
         lambda: Triplet(Euclidean()),
         {"anneal": "constant", "warmup": 0},
     ),
-    "swav-adam": (plain, lambda: SwAV(DIM, 3), {}),
-    "gedi-adam-dropout": (with_dropout, lambda: GEDI(DIM, 3, chains(), SGLD(steps=2), prior="learnt"), {}),
-    "instance-adam-dropout": (with_dropout, lambda: InstanceDiscrimination(DIM, 64), {}),
-    "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(DIM, 3, 64, every=6), {}),
+    "swav-adam": (plain, lambda: SwAV(3), {}),
+    "gedi-adam-dropout": (
+        with_dropout,
+        lambda: GEDI(3, chains=300, reinitialise=0.1, sampler=SGLD(steps=2), prior="learnt"),
+        {},
+    ),
+    "instance-adam-dropout": (with_dropout, InstanceDiscrimination, {}),
+    "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(3, every=6), {}),
 }
 
 
@@ -131,7 +135,7 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
     plan = {"steps": 24, "batch_size": 20, "warmup": 4, "log_every": 2, "checkpoint_every": 5, **own, **changes}
     return Training(
         seeded(1, encoder),
-        seeded(2, objective),
+        seeded(2, lambda: bound(objective())),
         TrainingPlan(**plan),
         MaskAndNoise(0.8, 0.2),
         rows() if data is None else data,

@@ -43,16 +43,17 @@ def train(encoder: nn.Module, objective: Objective, precision: str, **changes: A
 
 def test_only_encoders_compute_in_half_precision() -> None:
     first, types = noting()
-    second, others = noting()
+    energy = Asymmetric(Cosine(0.5), by="encoder", network=noting()[0]).bind()
+    second = energy.network
 
     class Watching(InfoNCE):
         def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
             assert {side.dtype for side in self.embed_pair(encoder, views)} == {torch.float32}
             return super().terms(encoder, views)
 
-    history = train(first, Watching(Asymmetric(Cosine(0.5), encoder=second)), "bfloat16")
+    history = train(first, Watching(energy), "bfloat16")
     assert types._seen == {torch.bfloat16, torch.float32}  # to train, and to look at it
-    assert others._seen == {torch.bfloat16}
+    assert second[1]._seen == {torch.bfloat16}
     assert all(weight.dtype == torch.float32 for weight in first.parameters())
     assert history[-1]["loss"] < history[0]["loss"]
     assert "forward" not in vars(first)
@@ -61,14 +62,14 @@ def test_only_encoders_compute_in_half_precision() -> None:
 
 def test_a_teacher_does_as_the_encoder() -> None:
     encoder, _ = noting()
-    objective = BYOL(encoder, DIM)
+    objective = BYOL().bind(encoder=encoder, dim=DIM)
     train(encoder, objective, "bfloat16")
     assert objective.teacher[1]._seen == {torch.bfloat16}
 
 
 def test_the_loss_is_about_the_same() -> None:
     full, half = (
-        train(seeded(1, lambda: MLP([FEATURES, 12, DIM])), InfoNCE(Cosine(0.5)), precision)
+        train(seeded(1, lambda: MLP.of([FEATURES, 12, DIM])), InfoNCE(Cosine(0.5)), precision)
         for precision in ("float32", "bfloat16")
     )
     for one, other in zip(full[:5], half[:5], strict=True):
@@ -81,7 +82,7 @@ def test_an_error_leaves_the_encoder_as_it_was() -> None:
         def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
             raise InputError("no")
 
-    encoder = MLP([FEATURES, 12, DIM])
+    encoder = MLP.of([FEATURES, 12, DIM])
     own = encoder.forward = lambda x: nn.Sequential.forward(encoder, x)
     with pytest.raises(InputError, match="no"):
         train(encoder, Broken(), "bfloat16")
