@@ -1,6 +1,7 @@
 """Encoders ψ: observations to representations, decoders back, and heads g: representations to embeddings."""
 
 from probssl.encoders.conv import ConvEncoder
+from probssl.encoders.coupling import rows_meet, sees_batch
 from probssl.encoders.decoders import ConvDecoder, ResidualDecoder, mirrored_decoder
 from probssl.encoders.heads import PROJECTION_HEADS, Prototypes, projection_head
 from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
@@ -40,5 +41,7 @@ __all__ = [
     "mirrored_decoder",
     "projection_head",
     "representation",
+    "rows_meet",
     "seeded",
+    "sees_batch",
 ]
