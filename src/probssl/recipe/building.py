@@ -89,6 +89,8 @@ def _network(sized: Recipe, dim: int) -> nn.Module:
         return ResNet8(channels, sized.width, dim).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if sized.network == "resnet18":
         return ResNet18(channels, sized.width, dim)
+    if sized.network == "resnet18-group":
+        return ResNet18(channels, sized.width, dim, normalisation="group")
     halvings = max(1, (min(height, width) // LEAST_SIDE).bit_length() - 1)
     widths = [sized.width * 2 ** min(layer, 2) for layer in range(halvings)]
     return ConvEncoder((height, width), dim, channels=channels, widths=widths, hidden=CONV_HIDDEN)
