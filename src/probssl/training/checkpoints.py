@@ -90,9 +90,17 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimiser_tensors` took; learning rates are a function of the step and need no saving."""
+    """Put back what `optimiser_tensors` took; learning rates are a function of the step and need no saving.
+
+    Moments get the strides of their weights, whatever those in the file: a fused step goes through both as they lie in
+    memory, and would otherwise give a weight the moments of another.
+    """
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in scatter("optimiser", tensors).items():
         index, key = name.split(".", 1)
+        own = parameters[int(index)]
+        if tensor.shape == own.shape:
+            tensor = torch.empty_like(own, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
         state.setdefault(int(index), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
