@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from probssl import runs
 from probssl.data import load
-from probssl.encoders import MLP, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, ResNet8, ResNet18, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
 from probssl.objectives import (
+    BYOL,
     GEDI,
     NCE,
     SNL,
@@ -25,12 +26,14 @@ from probssl.objectives import (
     Fisher,
     InfoNCE,
     InstanceDiscrimination,
+    MoCo,
     Objective,
     SimSiam,
     SwAV,
     Triplet,
+    VICReg,
 )
-from probssl.pairings import MaskAndNoise, Pairing
+from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
 from probssl.recipe import Recipe
 from probssl.samplers import SGLD, NormalStart, ReplayBuffer
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
@@ -60,6 +63,15 @@ def chains() -> ReplayBuffer:
 
 def plain() -> nn.Module:
     return MLP([FEATURES, 12, DIM])
+
+
+def channels_last(network: nn.Module) -> nn.Module:
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def residual() -> nn.Module:
+    """A residual network on images that are made of rows: its weights are not in row order."""
+    return channels_last(nn.Sequential(nn.Linear(FEATURES, 48), nn.Unflatten(1, (3, 4, 4)), ResNet8(3, 4, DIM)))
 
 
 @dataclass
@@ -94,6 +106,7 @@ class Training:
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[str, Any]]] = {
     "infonce-adam": (plain, lambda: InfoNCE(Cosine()), {}),
+    "infonce-adam-residual": (residual, lambda: InfoNCE(Cosine()), {}),
     "snl-adam-clip-own-rate-batch-norm": (
         lambda: MLP([FEATURES, 12, DIM], batch_norm=True),
         lambda: SNL(DIM),
@@ -137,6 +150,38 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
         rows() if data is None else data,
         seed,
     )
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Objective]]] = {
+    "mlp": (lambda: nn.Sequential(nn.Flatten(), MLP([3 * 8 * 8, 12, DIM])), lambda encoder: VICReg(pair="augmented")),
+    "conv": (
+        lambda: ConvEncoder(8, DIM, channels=3, widths=(4, 8), hidden=8),
+        lambda encoder: InfoNCE(Cosine(), pair="augmented"),
+    ),
+    "resnet8": (
+        lambda: channels_last(ResNet8(3, 4, DIM)),
+        lambda encoder: MoCo(encoder, DIM, queue=20),
+    ),
+    "resnet18": (lambda: ResNet18(3, 2, DIM), lambda encoder: BYOL(encoder, DIM)),
+}
+"""Networks of images of 8 × 8 pixels, each with an objective of another kind."""
+
+
+def image_training(network: str, optimiser: str) -> Training:
+    """A network of images from its initial weights."""
+    encoder, objective = NETWORKS[network]
+    built = seeded(1, encoder)
+    plan = TrainingPlan(
+        steps=9,
+        batch_size=8,
+        optimiser=optimiser,  # type: ignore[arg-type]
+        weight_decay=0.1,
+        warmup=2,
+        log_every=4,
+        checkpoint_every=2,
+    )
+    images = torch.rand(24, 3, 8, 8, generator=torch.Generator().manual_seed(5))
+    return Training(built, seeded(2, lambda: objective(built)), plan, ImageAugmentation("gedi-cifar10"), images)
 
 
 def train_folder(folder: str | Path) -> Model:
