@@ -39,19 +39,21 @@ BATCH, RATES, SLICES, STEP = 256, (0.01, 0.003), (1, 2, 4), 0.01
 PAIRING = MaskAndNoise(0.5, 0.25)  # the recipe's
 
 
-def mlp(activation: type[nn.Module], sizes: Sequence[int]) -> nn.Sequential:
-    """`MLP` with another activation."""
-    hidden = [layer for i, o in itertools.pairwise(sizes[:-1]) for layer in (nn.Linear(i, o), activation())]
+def mlp(activation: type[nn.Module], sizes: Sequence[int], *, layer_norm: bool = False) -> nn.Sequential:
+    """`MLP` with another activation, or with layer normalisation before it."""
+    hidden: list[nn.Module] = []
+    for i, o in itertools.pairwise(sizes[:-1]):
+        hidden += [nn.Linear(i, o), *([nn.LayerNorm(o)] if layer_norm else []), activation()]
     return nn.Sequential(*hidden, nn.Linear(sizes[-2], sizes[-1]))
 
 
 class Residual(nn.Module):
-    """relu(x + two 3 × 3 convolutions of x), with batch normalisation; the first may halve the image."""
+    """relu(x + two 3 × 3 convolutions of x), with group normalisation; the first may halve the image."""
 
     def __init__(self, i: int, o: int, stride: int) -> None:
         super().__init__()
         first, second = nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.Conv2d(o, o, 3, 1, 1, bias=False)
-        self.change = nn.Sequential(first, nn.BatchNorm2d(o), nn.ReLU(), second, nn.BatchNorm2d(o))
+        self.change = nn.Sequential(first, nn.GroupNorm(o // 16, o), nn.ReLU(), second, nn.GroupNorm(o // 16, o))
         self.skip = nn.Identity() if (i, stride) == (o, 1) else nn.Conv2d(i, o, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +69,7 @@ def resnet() -> nn.Sequential:
 ENCODERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "16-32-8": (lambda: MLP.of([16, 32, 8]), (BATCH, 16)),
     "64-128-32": (lambda: MLP.of([64, 128, 32]), (BATCH, 64)),
-    "BatchNorm MLP": (lambda: MLP.of([64, 128, 128, 32], batch_norm=True), (BATCH, 64)),
+    "LayerNorm MLP": (lambda: mlp(nn.ReLU, [64, 128, 128, 32], layer_norm=True), (BATCH, 64)),
     "tanh MLP": (lambda: mlp(nn.Tanh, [64, 128, 128, 32]), (BATCH, 64)),
     "GELU MLP": (lambda: mlp(nn.GELU, [64, 128, 128, 32]), (BATCH, 64)),
     "784-1200²-128": (lambda: MLP.of([784, 1200, 1200, 128]), (BATCH, 784)),
@@ -325,7 +327,7 @@ class Attention(nn.Module):
 def layers() -> dict[str, dict[str, bool]]:
     """What can be trained with either loss."""
     builds: dict[str, Callable[[], Any]] = {
-        "ReLU and BatchNorm": lambda: MLP.of([64, 32, 8], batch_norm=True),
+        "ReLU and LayerNorm": lambda: mlp(nn.ReLU, [64, 32, 8], layer_norm=True),
         "transformer layer": Attention,
         "torch.compile": lambda: torch.compile(MLP.of([64, 32, 8]), backend="aot_eager"),
     }

@@ -65,6 +65,20 @@ def test_loading_gives_the_same_bits(objective: str, tmp_path: Path) -> None:
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "run" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("network", ["resnet8", "resnet18"])
+def test_a_network_of_images_is_loaded_in_its_order_in_memory(network: str, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
+    recipe = Recipe.for_images("made up", network=network, width=4, dim=3, objective="byol").for_shape((3, 8, 8))
+    model = Model(recipe, recipe.build_encoder(192), recipe.build_objective(192, 6), None, ())
+    model.save(tmp_path / "model.safetensors")
+    loaded = Model.load(tmp_path / "model.safetensors")
+    assert np.array_equal(loaded.embed(images), model.embed(images))
+    for part, other in ((model.encoder, loaded.encoder), (model.objective, loaded.objective)):
+        strides = [tensor.stride() for tensor in part.state_dict().values()]
+        assert strides == [tensor.stride() for tensor in other.state_dict().values()]
+    assert not all(weight.is_contiguous() for weight in loaded.encoder.parameters())
+
+
 def test_embedding_arrays_tables_and_files(finished: tuple[Model, Path], tmp_path: Path) -> None:
     model, _ = finished
     rows = table(seed=1)

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probssl import objectives
-from probssl.encoders import MLP, WithHead, encode
+from probssl.encoders import MLP, WithHead, encode, rows_meet
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.pairings import IMAGE_PRESETS, MaskAndNoise
 from probssl.recipe import (
     AUGMENTATIONS,
     CLUSTERING_OBJECTIVES,
+    COUPLED_NETWORKS,
     ENERGIES,
     ENERGY_OF,
     EVERY_OBJECTIVE,
@@ -460,6 +461,13 @@ def test_networks_of_images_of_any_size(network: str, shape: tuple[int, int, int
     assert recipe.build_encoder(math.prod(shape))(torch.zeros(2, *shape)).shape == (2, 5)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_networks_in_which_images_meet_are_those_that_are_listed(network: str) -> None:
+    recipe = Recipe.for_images("x", network=network, dim=5).for_shape((1, 8, 8))
+    meet = any(rows_meet(layer) for layer in recipe.build_encoder(64).modules())
+    assert meet == (network in COUPLED_NETWORKS)
+
+
 @pytest.mark.parametrize("objective", EVERY_OBJECTIVE)
 def test_every_objective_trains_on_images(objective: str) -> None:
     recipe = Recipe.for_images("x", objective=objective, dim=4, batch_size=8, sgld_steps=1).for_shape((1, 8, 8))
@@ -484,6 +492,10 @@ def test_the_names_of_augmentations_are_those_there_are() -> None:
         (
             lambda: Recipe.for_images("x", objective="fisher", augmentation="simclr-cifar"),
             ("fisher", "score", "noise", "siamese-fisher", "or gedi-mnist, not simclr-cifar"),
+        ),
+        (
+            lambda: Recipe.for_images("x", objective="fisher", network="resnet18"),
+            ("fisher", "meet", "batch normalisation of resnet18", "conv, resnet8, resnet18-group or mlp"),
         ),
         (lambda: Recipe.for_images("x", noise=0.3), ("noise", "x is a set of images", "augmentation")),
         (lambda: Recipe.for_images("x", noise=0.25), ("noise", "set of images")),

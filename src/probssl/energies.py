@@ -327,6 +327,10 @@ class Asymmetric(Energy):
         if self.network is None:
             self.network = Predictor(context.need("dim")) if self.by == "predictor" else context.twin()
 
+    @property
+    def incomplete(self) -> bool:
+        return self.network is None
+
     def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
         return self.base.embed(encoder, x)
 

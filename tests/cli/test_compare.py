@@ -9,6 +9,7 @@ import time
 import pytest
 
 from probssl.comparing import comparison, planning
+from probssl.recipe import EVERY_OBJECTIVE, OBJECTIVES
 from tests.cli.shell import document, probssl, refusal, start, succeed
 
 FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--dims", "2"]
@@ -120,3 +121,12 @@ def test_interruption_writes_what_was_finished(number, table, scratch):
     assert "Interrupted" in stdout
     assert probssl("doctor", out / "best").exit_code == 0
     assert (out / "index.html").is_file()
+
+
+def test_help_offers_what_it_takes():
+    shown = " ".join(succeed("compare", "--help").stdout.split())
+    assert "Parquet" in shown
+    assert "world:" not in shown
+    assert "images" not in shown
+    assert len(OBJECTIVES) == 12  # "twelve", there and in the documentation
+    assert len(EVERY_OBJECTIVE) == 30

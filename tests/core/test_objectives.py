@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from probssl.encoders import seeded
+from probssl.encoders import MLP, Centring, seeded
 from probssl.energies import Asymmetric, Cosine, Dot, Energy, Euclidean
 from probssl.errors import InputError, NonFiniteLoss
 from probssl.objectives import (
@@ -646,6 +646,77 @@ def test_fisher_trains_through_the_slope_of_the_energy() -> None:
         optimiser.step()
     gram = (encoder.weight.mT @ encoder.weight).detach()
     torch.testing.assert_close(gram, NOISE.inverse(), rtol=1e-3, atol=1e-3)
+
+
+def slopes_row_by_row(energy: Energy, encoder: nn.Module, views: Views) -> Tensor:
+    """Of each row's energy in that row alone, all others left out of the batch."""
+    found = []
+    for row, other in zip(views.x, views.augmented[0], strict=True):
+        x = row.unsqueeze(0).requires_grad_()
+        value = energy.paired(energy.embed(encoder, x), energy.embed_augmented(encoder, other.unsqueeze(0)))
+        found.append(torch.autograd.grad(value.sum(), x, create_graph=True)[0])
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("energy", [Euclidean(), Cosine(0.2)], ids=lambda energy: type(energy).__name__)
+@pytest.mark.parametrize("norm", [nn.Identity, lambda: nn.LayerNorm(6), lambda: nn.GroupNorm(2, 6)])
+def test_fisher_and_its_gradient_are_those_of_each_row_alone(norm, energy: Energy) -> None:
+    encoder = seeded(0, lambda: nn.Sequential(nn.Linear(INPUT, 6), norm(), nn.Tanh(), nn.Linear(6, 3))).double()
+    objective, weights = Fisher(energy), list(encoder.parameters())[:-1]  # distances hardly depend on the last bias
+    views = MaskAndNoise(0.7, 0.5)(normal(7, INPUT), objective.needs, generator(1))
+    assert views.score is not None
+    residual = views.score[0] + slopes_row_by_row(energy, encoder, views)
+    wanted, found = residual.square().sum(1).mean(), objective(encoder, views).total
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(torch.autograd.grad(found, weights), torch.autograd.grad(wanted, weights), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_with_batch_normalisation_summed_energies_have_other_slopes() -> None:
+    """Why such encoders are refused: the slope of a sum is that of each row's energy only where rows do not meet."""
+    encoder = seeded(0, lambda: MLP.of([8, 16, 16, 4], batch_norm=True)).double()
+    weights, x = list(encoder.parameters())[:-1], normal(256, 8, seed=1).requires_grad_()
+    views = MaskAndNoise(0.5, 0.25)(x.detach(), Fisher().needs, generator(2))
+    assert views.score is not None
+    energies = Euclidean().paired(encoder(x), encoder(views.augmented[0]))
+    (summed,) = torch.autograd.grad(energies.sum(), x, create_graph=True)
+    alone = torch.stack([torch.autograd.grad(e, x, create_graph=True)[0][row] for row, e in enumerate(energies)])
+    wrong, right = (
+        torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights, retain_graph=True)])
+        for loss in ((views.score[0] + slope).square().sum(1).mean() for slope in (summed, alone))
+    )
+    assert ((wrong - right).norm() / right.norm()).item() == pytest.approx(0.24, abs=0.01)
+
+
+def normalised_encoder(**options: bool) -> nn.Sequential:
+    return seeded(0, lambda: MLP.of([INPUT, 6, 3], batch_norm=True, **options)).double()
+
+
+@pytest.mark.parametrize("objective", [Fisher(), Fisher(step=0.1), SlicedFisher()], ids=["exact", "step", "sliced"])
+@pytest.mark.parametrize(
+    ("encoder", "named"),
+    [
+        (normalised_encoder, "1 (BatchNorm1d)"),
+        (lambda: normalised_encoder(track_running_stats=False).eval(), "1 (BatchNorm1d)"),
+        (lambda: nn.Sequential(nn.Linear(INPUT, 3), Centring(3)).double(), "1 (Centring)"),
+        (lambda: nn.BatchNorm1d(INPUT).double(), "meet in BatchNorm1d"),
+    ],
+    ids=["batch normalisation", "without running averages", "centring", "nothing else"],
+)
+def test_fisher_refuses_encoders_in_which_rows_meet(objective: Objective, encoder, named: str) -> None:
+    views = MaskAndNoise(0.7, 0.5)(normal(7, INPUT), SlicedFisher().needs, generator(1))
+    with pytest.raises(InputError, match="slope of each row's energy") as error:
+        objective(encoder(), views)
+    assert named in str(error.value)
+    assert "normalisation='group'" in str(error.value)
+
+
+@pytest.mark.parametrize("objective", [Fisher, SlicedFisher])
+def test_fisher_refuses_second_encoders_in_which_rows_meet_and_takes_frozen_statistics(objective) -> None:
+    views = MaskAndNoise(0.7, 0.5)(normal(7, INPUT), SlicedFisher().needs, generator(1))
+    with pytest.raises(InputError, match=r"meet in network.1 \(BatchNorm1d\)"):
+        objective(Asymmetric(by="encoder", network=normalised_encoder()))(smooth_encoder(), views)
+    assert objective()(normalised_encoder().eval(), views).total.isfinite()
 
 
 # --- Spectral ---------------------------------------------------------------------------------------------------------

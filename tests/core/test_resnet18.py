@@ -1,4 +1,4 @@
-"""ResNet-18: the same values layer by layer, its size, its stems; and the papers' projection heads."""
+"""ResNet-18: the same values layer by layer, its size, stems and normalisations; and the papers' projection heads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import ProjectionHead, ResNet18, WithHead, encode, representation, seeded
+from probssl.encoders import ProjectionHead, ResNet18, WithHead, encode, representation, rows_meet, seeded
 from probssl.errors import InputError
-from probssl.objectives import InfoNCE
+from probssl.objectives import Fisher, InfoNCE, Objective
 from probssl.pairings import ImageAugmentation
 
 from .members import generator
@@ -25,12 +25,18 @@ def slow(network: ResNet18, x: Tensor) -> Tensor:
 
     def conv(x: Tensor, name: str, stride: int = 1) -> Tensor:
         weight = weights[f"{name}.weight"].contiguous()
-        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+        return F.conv2d(x, weight, weights.get(f"{name}.bias"), stride=stride, padding=weight.shape[-1] // 2)
 
     def norm(x: Tensor, name: str) -> Tensor:
-        mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), unbiased=False, keepdim=True)
+        if network.normalisation == "none":
+            return x
         scale, shift = (weights[f"{name}.{part}"].view(1, -1, 1, 1) for part in ("weight", "bias"))
-        return (x - mean) / (variance + 1e-5).sqrt() * scale + shift
+        if network.normalisation == "group":  # each image by itself, of as few channels as here all of them
+            return torch.stack([standard(image, (0, 1, 2)) for image in x]) * scale + shift
+        return standard(x, (0, 2, 3)) * scale + shift
+
+    def standard(x: Tensor, over: tuple[int, ...]) -> Tensor:
+        return (x - x.mean(over, keepdim=True)) / (x.var(over, unbiased=False, keepdim=True) + 1e-5).sqrt()
 
     x = norm(conv(x, "first", 1 if network.stem == "cifar" else 2), "norm").clamp_min(0)
     if network.stem == "imagenet":
@@ -44,12 +50,13 @@ def slow(network: ResNet18, x: Tensor) -> Tensor:
     return x.mean((2, 3))
 
 
+@pytest.mark.parametrize("normalisation", ["batch", "group", "none"])
 @pytest.mark.parametrize("stem", ["cifar", "imagenet"])
 @pytest.mark.parametrize("size", [(32, 32), (28, 28), (17, 24)])
-def test_values_and_gradients_are_those_of_the_table(stem: str, size: tuple[int, int]) -> None:
-    network = seeded(0, lambda: ResNet18(4, stem=stem).bind(shape=(3, *size))).double()
+def test_values_and_gradients_are_those_of_the_table(stem: str, size: tuple[int, int], normalisation: str) -> None:
+    network = seeded(0, lambda: ResNet18(2, stem=stem, normalisation=normalisation).bind(shape=(3, *size))).double()
     for layer in network.modules():
-        if isinstance(layer, nn.BatchNorm2d):
+        if getattr(layer, "bias", None) is not None:
             nn.init.normal_(layer.bias, generator=generator(1))
     x = images(5, 3, *size).double()
     found, wanted = network(x), slow(network, x)
@@ -64,18 +71,22 @@ def test_values_and_gradients_are_those_of_the_table(stem: str, size: tuple[int,
 
 
 @pytest.mark.parametrize(
-    ("channels", "width", "stem", "dim", "count"),
+    ("channels", "width", "stem", "dim", "normalisation", "count"),
     [
-        (3, 64, "cifar", None, 11_168_832),
-        (3, 64, "imagenet", None, 11_176_512),
-        (3, 64, "imagenet", 1000, 11_689_512),  # the network of the authors
-        (1, 64, "cifar", None, 11_167_680),
-        (1, 8, "cifar", None, 175_608),
+        (3, 64, "cifar", None, "batch", 11_168_832),
+        (3, 64, "cifar", None, "group", 11_168_832),
+        (3, 64, "cifar", None, "none", 11_168_832 - 4_800),
+        (3, 64, "imagenet", None, "batch", 11_176_512),
+        (3, 64, "imagenet", 1000, "batch", 11_689_512),  # the network of the authors
+        (1, 64, "cifar", None, "batch", 11_167_680),
+        (1, 8, "cifar", None, "batch", 175_608),
     ],
 )
-def test_number_of_parameters(channels: int, width: int, stem: str, dim: int | None, count: int) -> None:
+def test_number_of_parameters(
+    channels: int, width: int, stem: str, dim: int | None, normalisation: str, count: int
+) -> None:
     with torch.device("meta"):
-        network = ResNet18(width, dim, stem=stem).bind(shape=(channels, 32, 32))
+        network = ResNet18(width, dim, stem=stem, normalisation=normalisation).bind(shape=(channels, 32, 32))
     assert sum(value.numel() for value in network.parameters()) == count
 
 
@@ -97,9 +108,11 @@ def test_memory_order_of_images_changes_no_bit() -> None:
     assert torch.equal(encode(again, x), encode(network, x))
 
 
-def test_the_start_is_sane() -> None:
+@pytest.mark.parametrize("normalisation", ["batch", "group", "none"])
+def test_the_start_is_sane(normalisation: str) -> None:
     """The features of a batch vary, and no block lets the signal vanish or grow."""
-    network, x, sizes = seeded(0, lambda: ResNet18(16).bind(shape=(3, 32, 32))), images(16), []
+    network = seeded(0, lambda: ResNet18(16, normalisation=normalisation).bind(shape=(3, 32, 32)))
+    x, sizes = images(16), []
     for block in network.blocks:
         block.register_forward_hook(lambda _, __, out: sizes.append(out.square().mean().sqrt().item()))
     z = network(x)
@@ -108,11 +121,51 @@ def test_the_start_is_sane() -> None:
 
 
 @pytest.mark.parametrize(
+    ("width", "groups"), [(2, [1, 1, 1, 1]), (8, [1, 1, 2, 4]), (12, [1, 1, 3, 6]), (64, [4, 8, 16, 32])]
+)
+def test_groups_have_at_least_sixteen_channels(width: int, groups: list[int]) -> None:
+    with torch.device("meta"):
+        network = ResNet18(width, normalisation="group").bind(shape=(3, 32, 32))
+    assert [network.blocks[block].second_norm.num_groups for block in (0, 2, 4, 6)] == groups
+
+
+@pytest.mark.parametrize(("normalisation", "meet"), [("batch", True), ("group", False), ("none", False)])
+def test_images_of_a_batch_meet_in_batch_normalisation_alone(normalisation: str, meet: bool) -> None:
+    network = seeded(0, lambda: ResNet18(4, dim=5, normalisation=normalisation).bind(shape=(3, 32, 32))).double()
+    x = images(4).double()
+    others = torch.cat([x[:1], images(7).double()[4:]])
+    assert torch.allclose(network(x)[0], network(others)[0], rtol=1e-12, atol=0) is not meet
+    assert any(rows_meet(layer) for layer in network.modules()) is meet
+
+
+@pytest.mark.parametrize("normalisation", ["group", "none"])
+@pytest.mark.parametrize("objective", [InfoNCE(candidates="two-view"), Fisher()], ids=lambda o: type(o).__name__)
+def test_networks_without_batch_normalisation_train(normalisation: str, objective: Objective) -> None:
+    """The loss on one batch falls in a few steps, and every weight takes part."""
+    encoder = seeded(0, lambda: ResNet18(4, dim=8, normalisation=normalisation).bind(shape=(3, 16, 16)))
+    pairing, x = ImageAugmentation("siamese-fisher"), images(16, 3, 16, 16)
+    views = pairing(x, objective.needs, generator())
+    optimiser = torch.optim.Adam(encoder.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(8):
+        optimiser.zero_grad()
+        loss = objective(encoder, views).total
+        loss.backward()
+        if not losses:
+            idle = [name for name, weight in encoder.named_parameters() if weight.grad is None or not weight.grad.any()]
+            assert set(idle) <= {"head.bias"}  # distances do not depend on it
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
     ("wrong", "part"),
     [
         ({"width": 0}, "at least one channel"),
         ({"dim": 0}, "at least one channel"),
         ({"stem": "mnist"}, "cifar, imagenet, not 'mnist'"),
+        ({"normalisation": "layer"}, "batch, group, none, not 'layer'"),
     ],
 )
 def test_refusals(wrong: dict, part: str) -> None:

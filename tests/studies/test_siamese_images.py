@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from probssl.encoders import WithHead, encode
+from probssl.encoders import WithHead, encode, rows_meet
 from probssl.energies import Cosine, Euclidean
 from probssl.studies import experiments, siamese_images, siamese_images_trials
 from probssl.studies.base import Row
@@ -62,6 +62,9 @@ def test_full_networks_are_the_papers() -> None:
     assert isinstance(found, WithHead)
     assert encode(found, images).shape == (2, 32)
     assert found.eval()(images).shape == (2, 128)
+    for name, method in METHODS.items():  # losses on the score refuse batch normalisation
+        met = any(rows_meet(layer) for layer in siamese_images_trials.build({**config, "method": name}).modules())
+        assert met is not method.scored
     perceptron = siamese_images_trials.build({**config, "method": ON_PERCEPTRON})
     assert [layer.out_features for layer in perceptron if isinstance(layer, torch.nn.Linear)] == [12, 12, 128]
     scale = SCALES["full"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, linalg, optimize, special
+from scipy import integrate, linalg, optimize, special, stats
 from torch import nn
 
 from probssl.energies import Cosine, PNorm
 from probssl.objectives import InfoNCE
 from probssl.pairings import Views
+from probssl.worlds import RealSpace, laplace, normal
 from tests.theory.errata_tools import cosine_rule, log_area, log_mean_exp, vmf_kl
 
 D, KAPPA = 10, 10.0
@@ -223,29 +224,33 @@ def conditional_on_the_box(log_density, n=2000):
     return z, weight / normaliser[:, None], normaliser
 
 
-@pytest.mark.parametrize(("beta", "rate"), [(2, 400.0), (1, 20.0)])
-def test_generalised_normal_is_given_by_its_scale(beta, rate):
-    scale = 0.05
-    assert scale**-beta == pytest.approx(rate)
+@pytest.mark.parametrize(("beta", "rate", "shared"), [(2, 200.0, 1.647), (1, 20.0, 1.418)])
+def test_generalised_normal_as_the_released_code_draws_it(beta, rate, shared):
+    """λ = 0.05 is a standard deviation for β = 2 and the scale of a Laplace distribution for β = 1."""
+    law = stats.norm(scale=0.05) if beta == 2 else stats.laplace(scale=0.05)
     x = np.linspace(0, 0.4, 7)
-    assert np.exp(-((x / scale) ** beta)) == pytest.approx(np.exp(-rate * x**beta))
+    assert law.pdf(x) / law.pdf(0) == pytest.approx(np.exp(-rate * x**beta))  # the rate of Eq. 50
+    world = normal(RealSpace(1), 0.05) if beta == 2 else laplace(RealSpace(1), 0.05)
+    z = torch.from_numpy(x).unsqueeze(1)
+    assert world.log_prob(z, torch.zeros_like(z)).numpy() == pytest.approx(law.logpdf(x))
 
-    def information(log_density):  # I(z; z̃) of one coordinate, z uniform on [0, 1]
+    def information(log_density):  # I(z; z̃) of one coordinate, z uniform on [0, 1], in nats
         _, p, _ = conditional_on_the_box(log_density, 600)
         return np.mean(p * np.log(p / p.mean(0)))
 
-    as_scale = information(lambda r: -((r / scale) ** beta))
-    as_rate = information(lambda r: -scale * r**beta)  # λ of Eq. 50
-    assert as_scale > 1.2  # nats a coordinate
-    assert as_rate < 1e-3  # pairs all but independent: nothing to learn from
+    assert information(law.logpdf) == pytest.approx(shared, abs=1e-3)
+    assert information(lambda r: -0.05 * r**beta) < 1e-3  # λ as a rate: pairs all but independent
+    if beta == 2:
+        as_scale = information(lambda r: -((r / 0.05) ** 2))
+        assert as_scale == pytest.approx(1.973, abs=1e-3)  # narrower by √2
 
 
 def test_truncated_conditionals_break_the_marginal():
-    z, p, normaliser = conditional_on_the_box(lambda r: -((r / 0.05) ** 2))
+    z, p, normaliser = conditional_on_the_box(stats.norm(scale=0.05).logpdf)
     marginal = p.mean(0)  # of z̃, when z is uniform; Eq. 51 asks for 1 everywhere
     assert marginal[0] == pytest.approx(0.695, abs=2e-3)
     assert marginal.max() == pytest.approx(1.072, abs=2e-3)
     assert marginal[len(z) // 2] == pytest.approx(1, abs=1e-6)
     assert normaliser[0] / normaliser[len(z) // 2] == pytest.approx(0.501, abs=5e-3)
     middle = p[len(z) // 2]
-    assert np.sqrt(middle @ (z - z[len(z) // 2]) ** 2 / len(z)) == pytest.approx(0.05 / np.sqrt(2), abs=1e-4)
+    assert np.sqrt(middle @ (z - z[len(z) // 2]) ** 2 / len(z)) == pytest.approx(0.05, abs=1e-4)

@@ -322,6 +322,7 @@ def test_optimal_scale_against_the_cross_entropy(rate, power, expected):
 
 def test_scale_and_rate_of_the_generalised_normal():
     assert sphere.generalised_normal_rate(0.05, 2) == pytest.approx(400)
+    assert sphere.generalised_normal_rate(0.05 * math.sqrt(2), 2) == pytest.approx(200)  # a standard deviation of 0.05
     assert sphere.generalised_normal_rate(0.05, 1) == pytest.approx(20)
     assert sphere.optimal_scale(sphere.generalised_normal_rate(0.05, 3), 3) == pytest.approx(1 / 0.05)
     rms = math.sqrt(1 / (2 * sphere.generalised_normal_rate(0.05, 2)))

@@ -22,7 +22,7 @@ from torch import Tensor, distributed, nn
 
 from probssl import processes
 from probssl.encoders import Centring, OnSphere, seeded
-from probssl.objectives import Objective
+from probssl.objectives import Fisher, Objective, SlicedFisher
 from probssl.objectives.momentum import MomentumObjective
 from probssl.pairings import Views
 from probssl.training import Reporter, fit
@@ -99,7 +99,8 @@ def cases(size: int) -> Iterator[Case]:
             yield Case(f"{member.name} whole", member, dealt=False)
         if built.rowwise:
             yield Case(f"{member.name} joined", member, joined=True)
-        if not isinstance(built, MomentumObjective):  # whose teacher is a copy of another encoder
+        # Momentum objectives have a teacher that is a copy of another encoder, and Fisher losses refuse this one.
+        if not isinstance(built, (MomentumObjective, Fisher, SlicedFisher)):
             yield Case(f"{member.name} coupled", member, coupled_encoder)
 
 

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from probssl import runs
 from probssl.data import load
-from probssl.encoders import MLP, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, ResNet18, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
 from probssl.objectives import (
+    BYOL,
     GEDI,
     NCE,
     SNL,
@@ -25,12 +26,14 @@ from probssl.objectives import (
     Fisher,
     InfoNCE,
     InstanceDiscrimination,
+    MoCo,
     Objective,
     SimSiam,
     SwAV,
     Triplet,
+    VICReg,
 )
-from probssl.pairings import MaskAndNoise, Pairing
+from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
 from probssl.recipe import Recipe
 from probssl.samplers import SGLD
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
@@ -55,6 +58,11 @@ def with_dropout(*, batch_norm: bool = False) -> nn.Module:
 
 def plain() -> nn.Module:
     return MLP.of([FEATURES, 12, DIM])
+
+
+def residual() -> nn.Module:
+    """A residual network on images that are made of rows: its weights are not in row order."""
+    return nn.Sequential(nn.Linear(FEATURES, 48), nn.Unflatten(1, (3, 4, 4)), ResNet8(4, DIM).bind(shape=(3, 4, 4)))
 
 
 @dataclass
@@ -94,6 +102,7 @@ def bound(objective: Objective) -> Objective:
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[str, Any]]] = {
     "infonce-adam": (plain, lambda: InfoNCE(Cosine()), {}),
+    "infonce-adam-residual": (residual, lambda: InfoNCE(Cosine()), {}),
     "snl-adam-clip-own-rate-batch-norm": (
         lambda: MLP.of([FEATURES, 12, DIM], batch_norm=True),
         SNL,
@@ -141,6 +150,33 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
         rows() if data is None else data,
         seed,
     )
+
+
+NETWORKS: dict[str, tuple[Encoder, Objective]] = {
+    "mlp": (MLP((12,), DIM), VICReg(pair="augmented")),
+    "conv": (ConvEncoder((4, 8), DIM, hidden=8), InfoNCE(Cosine(), pair="augmented")),
+    "resnet8": (ResNet8(4, DIM), MoCo(queue=20)),
+    "resnet18": (ResNet18(2, DIM), BYOL()),
+}
+"""Networks of images of 8 × 8 pixels, each with an objective of another kind."""
+
+
+def image_training(network: str, optimiser: str) -> Training:
+    """A network of images from its initial weights."""
+    encoder, objective = NETWORKS[network]
+    built = seeded(1, lambda: encoder.bind(shape=(3, 8, 8)))
+    plan = TrainingPlan(
+        steps=9,
+        batch_size=8,
+        optimiser=optimiser,  # type: ignore[arg-type]
+        weight_decay=0.1,
+        warmup=2,
+        log_every=4,
+        checkpoint_every=2,
+    )
+    images = torch.rand(24, 3, 8, 8, generator=torch.Generator().manual_seed(5))
+    bound_to = seeded(2, lambda: objective.bind(dim=DIM, encoder=built))
+    return Training(built, bound_to, plan, ImageAugmentation("gedi-cifar10"), images)
 
 
 def train_folder(folder: str | Path) -> Model:

@@ -126,7 +126,9 @@ def weights(folder: Path, processes: int) -> dict[str, torch.Tensor]:
     return found[0]
 
 
-@pytest.mark.parametrize("case", ["simsiam-sgd-dropout-batch-norm", "gedi-adam-dropout", "fisher-sgd"])
+@pytest.mark.parametrize(
+    "case", ["simsiam-sgd-dropout-batch-norm", "gedi-adam-dropout", "fisher-sgd", "infonce-adam-residual"]
+)
 def test_resuming_with_as_many_changes_nothing(crew: Crew, case: str, tmp_path: Path) -> None:
     (whole, _) = crew.train(2, case=case, out=tmp_path / "whole", different="weights")
     for ended in crew.train(2, case=case, out=tmp_path / "parts", stop=7):  # a bell that one of them hears stops both
@@ -151,7 +153,7 @@ def test_processes_come_and_go(crew: Crew, tmp_path: Path) -> None:
     assert [row["step"] for row in read_log(tmp_path / "log.jsonl")] == list(range(0, 25, 2))
 
 
-@pytest.mark.parametrize("case", ["infonce-adam", "snl-adam-clip-own-rate-batch-norm"])
+@pytest.mark.parametrize("case", ["infonce-adam", "infonce-adam-residual", "snl-adam-clip-own-rate-batch-norm"])
 def test_in_a_world_the_number_of_processes_does_not_matter(crew: Crew, case: str, tmp_path: Path) -> None:
     """All draw the same there, so that a run of two, one and four processes is that of one."""
     order = {"case": case, "world": True}

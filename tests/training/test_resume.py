@@ -21,10 +21,20 @@ import probssl
 from probssl.errors import InputError
 from probssl.model import Model
 from probssl.training import Reporter
-from probssl.training.files import load_tensors
+from probssl.training.files import load_tensors, save_tensors
 from probssl.training.log import read_log
 
-from .parts import CASES, Signaller, assert_same_weights, train_folder, training, without_time
+from .parts import (
+    CASES,
+    NETWORKS,
+    Signaller,
+    assert_one_sentence,
+    assert_same_weights,
+    image_training,
+    train_folder,
+    training,
+    without_time,
+)
 
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL and fork are POSIX")
 ROOT = Path(__file__).parents[2]
@@ -161,6 +171,101 @@ def test_other_intervals_are_no_other_run(tmp_path: Path) -> None:
     assert_same_weights(resumed.weights(), whole.weights())
 
 
+# Networks of images
+
+
+class Crash(Reporter):
+    """Ends a training after a step, with nothing more written than there was."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def advance(self, step: int) -> None:
+        if step == self.step:
+            raise OSError("crashed")
+
+
+class Listener(Reporter):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_crashed_after_random_steps(network: str, optimiser: str, tmp_path: Path) -> None:
+    whole = image_training(network, optimiser)
+    expected = whole.run()
+    for step in sorted(random.Random(f"{network} {optimiser}").sample(range(3, 9), 2)):  # there are moments by then
+        with pytest.raises(OSError, match="crashed"):
+            image_training(network, optimiser).run(tmp_path, resume=True, reporter=Crash(step))
+    last, listener = image_training(network, optimiser), Listener()
+    fitted = last.run(tmp_path, resume=True, reporter=listener)
+    assert_same_weights(last.weights(), whole.weights())
+    assert without_time(fitted.history) == without_time(expected.history)
+    assert not [warning for warning in listener.warnings if "resumed" in warning]
+
+
+# Other ways to round
+
+
+def resumed(folder: Path) -> list[str]:
+    """What is said about rounding when a run goes on."""
+    listener = Listener()
+    training().run(folder, resume=True, reporter=listener)
+    return [warning for warning in listener.warnings if "last bits" in warning]
+
+
+def test_another_number_of_threads_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    training().run(tmp_path, reporter=Signaller(9))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    (message,) = resumed(tmp_path)
+    assert_one_sentence(ValueError(message), "step 9: resumed with threads = 3 in place of 1:")
+    events = [row for row in read_log(tmp_path / "log.jsonl") if "event" in row]
+    assert events == [{"step": 9, "event": "rounding", "message": message}]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert resumed(tmp_path) == [], "nothing was left to compute"
+
+
+def test_going_on_with_a_kernel_that_was_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probssl.kernels.library", lambda: None)
+    training().run(tmp_path, reporter=Signaller(9))
+    monkeypatch.setattr("probssl.kernels.library", lambda: "there")
+    (message,) = resumed(tmp_path)
+    assert_one_sentence(ValueError(message), "compiled kernel = True in place of False")
+
+
+def test_a_checkpoint_that_does_not_tell_how_it_rounded_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training().run(tmp_path, reporter=Signaller(9))
+    path = tmp_path / "checkpoints/step-00000009.safetensors"
+    tensors, metadata = load_tensors(path)
+    del metadata["numeric_path"]
+    save_tensors(path, tensors, metadata)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 99)
+    assert resumed(tmp_path) == []
+
+
+def test_weights_in_another_order_in_memory_go_on_right(tmp_path: Path) -> None:
+    """Moments follow the weights as they lie now, and numbers differ by no more than rounding."""
+    whole, begun, rest = (image_training("resnet8", "adam") for _ in range(3))
+    for one in (whole, begun, rest):
+        one.encoder, one.objective, one.data = one.encoder.double(), one.objective.double(), one.data.double()
+    begun.encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    whole.run()
+    begun.run(tmp_path, reporter=Signaller(5))
+    listener = Listener()
+    rest.run(tmp_path, resume=True, reporter=listener)
+    (message,) = [warning for warning in listener.warnings if "resumed" in warning]
+    assert_one_sentence(ValueError(message), "weights in another order in memory")
+    for name, weight in whole.weights().items():
+        torch.testing.assert_close(rest.weights()[name], weight, rtol=1e-9, atol=1e-11)
+
+
 # Killed, in a process of its own
 
 
@@ -274,6 +379,23 @@ def test_killed_while_a_checkpoint_is_being_written(killer: Killer, tmp_path: Pa
     assert halves >= 1, "no kill fell into the writing of a file"
     assert_same_end(tmp_path / "killed", tmp_path / "whole")
     assert len(list(folder.iterdir())) == 2, "half a file was left behind"
+
+
+@needs_posix
+def test_a_residual_network_killed_at_random_calls_of_functions(killer: Killer, tmp_path: Path) -> None:
+    chance, before = random.Random(4), killer.kills
+    killer.start(network="resnet8", out=str(tmp_path / "whole"))
+    assert killer.outcome() == 0
+    calls = int((tmp_path / "whole" / "calls").read_text())
+    for _ in range(20):  # each gets on by half of the run at most, and so from one checkpoint to the next or over it
+        fatal = chance.randint(calls // 4, calls // 2)
+        killer.start(network="resnet8", out=str(tmp_path / "killed"), last_call=fatal)
+        if killer.outcome() == 0:
+            break
+    else:
+        pytest.fail("no run came to its end")
+    assert killer.kills - before >= 2
+    assert_same_end(tmp_path / "killed", tmp_path / "whole")
 
 
 SCRIPT = "import sys; from tests.training.parts import train_folder; train_folder(sys.argv[1])"

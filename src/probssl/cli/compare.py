@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from probssl.cli.app import Data, Json, Label, Quiet, app, command, load_data, print_json, say
+from probssl.cli.app import TABLE_HELP, Json, Label, Quiet, app, command, load_data, print_json, say
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")
@@ -19,11 +19,11 @@ Entry = TypeVar("Entry")
 @app.command(epilog="Example: probssl compare pmlb:spambase --minutes 3")
 @command
 def compare(
-    data: Data,
+    data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
     label: Label = None,
     minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
     objectives: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: all but negative-free ones)")
+        str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: twelve, none negative-free)")
     ] = None,
     energies: Annotated[
         str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: all but pnorm, which is slow)")
@@ -44,7 +44,7 @@ def compare(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find out which loss, energy and dimension suit DATA: all of them, ranked, with and without labels.
+    """Find out which loss, energy and dimension suit a table: each combination, ranked, with and without labels.
 
     The folder gets the winning model as a run, the leaderboard, and a report.
     """

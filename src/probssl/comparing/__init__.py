@@ -1,4 +1,4 @@
-"""Which objective, energy, dimension and augmentation suit a table: all of them, stacked, ranked, in a given time."""
+"""Which objective, energy, dimension and augmentation suit a table: a grid, stacked and ranked in a given time."""
 
 from probssl.comparing.comparison import compare, run
 from probssl.comparing.grid import candidates

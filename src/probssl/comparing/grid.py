@@ -1,4 +1,4 @@
-"""What is compared: every objective with every energy that suits it, at a few dimensions and augmentation strengths."""
+"""What is compared: objectives with every energy that suits them, at a few dimensions and augmentation strengths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Encoders ψ: observations to representations, decoders back, and heads g: representations to embeddings."""
 
 from probssl.encoders.conv import ConvEncoder
+from probssl.encoders.coupling import rows_meet, sees_batch
 from probssl.encoders.decoders import ConvDecoder, Decoder, MirrorDecoder, MLPDecoder, ResidualDecoder
 from probssl.encoders.heads import ProjectionHead, Prototypes
 from probssl.encoders.latents import Centring, LatentEncoder, OnSphere, Whitening
@@ -43,5 +44,7 @@ __all__ = [
     "encode",
     "he_weights",
     "representation",
+    "rows_meet",
     "seeded",
+    "sees_batch",
 ]

@@ -83,7 +83,7 @@ class MLP(Encoder, nn.Sequential):
             if self.batch_norm:
                 self.append(nn.BatchNorm1d(fan_out, track_running_stats=self.track_running_stats))
             self.append(nn.LeakyReLU(self.slope) if self.slope else nn.ReLU())
-        self.append(nn.Linear(*self.sizes[-2:], bias=self.bias))
+        self.append(nn.Linear(self.sizes[-2], self.sizes[-1], bias=self.bias))
         if self.he:
             he_weights(self)
 

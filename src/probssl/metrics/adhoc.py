@@ -121,11 +121,11 @@ def adhoc_decoder(
 
 def default_decoder(shape: Sequence[int], dim: int) -> nn.Module:
     """A decoder of representations [n, dim] to observations of that shape."""
-    from probssl.encoders import MLP, ConvDecoder
+    from probssl.encoders import ConvDecoder, MLPDecoder
 
     if len(shape) == 3 and min(shape[1:]) >= 4:
-        return ConvDecoder((shape[1], shape[2]), dim, channels=shape[0], widths=(32, 64), hidden=256)
-    return MLP([dim, 256, 256, math.prod(shape)])
+        return ConvDecoder((32, 64)).bind(shape=tuple(shape), dim=dim)
+    return MLPDecoder((256, 256)).bind(shape=tuple(shape), dim=dim)
 
 
 # --- images and their representations ---------------------------------------------------------------------------------

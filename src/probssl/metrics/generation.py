@@ -246,12 +246,8 @@ def trained_features(
         raise InputError("features are trained on images of at least two classes, and judged by others.")
     y, judged_y = truth[: len(given)], truth[len(given) :]
     halvings = min(3, int(math.log2(min(given.shape[2:]))))
-    body: nn.Module = seeded(
-        seed,
-        lambda: ConvEncoder(
-            (given.shape[2], given.shape[3]), dim, channels=given.shape[1], widths=(16, 32, 64)[:halvings], hidden=128
-        ),
-    )
+    network = ConvEncoder((16, 32, 64)[:halvings], dim, hidden=128)
+    body: nn.Module = seeded(seed, lambda: network.bind(shape=tuple(given.shape[1:])))
     head = seeded(seed, lambda: nn.Sequential(nn.ReLU(), nn.Linear(dim, len(counts))))
     optimiser = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=rate)
     for _ in range(epochs):

@@ -28,8 +28,8 @@ from probssl.parts.part import Context
 class ClusteringObjective(PairObjective):
     """An objective with a head of prototypes, p(y | x) = softmax(Uᵀψ(x)/τ), and a prior over clusters p(y).
 
-    The same logits are a density: p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ   (GEDI Eq. 6). The energy, by which training is watched
-    for collapse, is the cosine at the head's temperature if the head normalises, else the Euclidean one.
+    The same logits are a density: p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ   (GEDI Eq. 6). The energy, by which training is
+    watched for collapse, is the cosine at the head's temperature if the head normalises, else the Euclidean one.
 
     Settings:
         clusters: how many there are; labels, which would tell, are never seen.

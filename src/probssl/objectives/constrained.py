@@ -73,15 +73,8 @@ class ConstrainedGEDI(GEDI):
             start=start,
             sampler=sampler,
         )
-        self.weights = self._weighed(
-            {
-                "generative": generative,
-                "invariance": invariance,
-                "prior": balance,
-                "magnitude": magnitude,
-                "constraint": constraint,
-            }
-        )
+        self._weigh(constraint=constraint)
+        self._need_terms()
         self.rule = rule
         self.needs = Needs(augmented=(pair == "augmented") + ("invariance" in self.weights))
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from probssl.encoders import rows_meet
 from probssl.energies import Energy, Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Objective
@@ -25,6 +26,13 @@ class Fisher(Objective):
     u = ∇ log p + ∇δ, the gradient of ‖u‖² in the parameters is 2 ∂θ(uᵀ∇ₓδ) for u held fixed, a directional derivative,
     and comes from central differences of δ along u, of length h in the mean over features. The value is exact, nothing
     is random, and the gradient is right to O(h²) where the encoder is smooth; at kinks (ReLU) a larger h averages.
+
+    ∇ₓδ is the slope of each row's energy in that row alone. Where the rows of a batch meet, as in batch normalisation
+    during training, the energy of a pair depends on the whole batch and has no such slope: such encoders are refused.
+    Layer and group normalisation keep rows apart (`ResNet18(normalisation="group")`).
+
+    Settings:
+        step: h, the length of a central difference in place of the second derivative; none unless given.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -40,6 +48,7 @@ class Fisher(Objective):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         if views.score is None:
             raise InputError("the Fisher loss needs a pairing that knows its score ∇ₓ log p(x̃ | x)")
+        _refuse_meeting_rows(encoder, self.energy)
         train = torch.is_grad_enabled()
         twice = train and self.step is None
         with torch.enable_grad():
@@ -74,6 +83,19 @@ def _with_slope_along(
     return value + along - along.detach()
 
 
+def _refuse_meeting_rows(*modules: nn.Module) -> None:
+    """Refuse networks in which the energy of a pair depends on other rows of the batch."""
+    for module in modules:
+        for name, layer in module.named_modules():
+            if rows_meet(layer):
+                kind = type(layer).__name__
+                raise InputError(
+                    "the Fisher loss needs the slope of each row's energy in that row alone, and the rows of a batch "
+                    f"meet in {f'{name} ({kind})' if name else kind}: use layer or group normalisation in its place, "
+                    "as in ResNet18(normalisation='group'), or none"
+                )
+
+
 def _checked_step(step: float) -> float:
     if not 0 < step < float("inf"):
         raise InputError(f"the step of a finite difference must be positive and finite, not {step:g}")
@@ -88,12 +110,16 @@ class SlicedFisher(Objective):
     O(h²) where the encoder is smooth. In expectation over v it is the Fisher loss; given the rest, its variance is
     (2/K)(‖u‖⁴ − Σ u_i⁴) with u = ∇ log p + ∇δ, and that of its gradient is far larger than that of `Fisher`. One pass
     forward over 2K + 1 encodings and one back make its step the cheapest; `Fisher(step=h)` also needs no second
-    derivative, without the variance. With batch normalisation all encodings share their statistics, and the slope is
-    taken at fixed ones. Optimum, collapse and range as for `Fisher`.
+    derivative, without the variance. Optimum, collapse, range and the encoders that are refused as for `Fisher`.
 
     `expanded` slices the last term alone of ‖u‖² = ‖s‖² + 2 sᵀg + ‖g‖², with s = ∇ log p and g = ∇δ; sᵀg is one more
     directional derivative, of two more encodings. The mean is the same, and in the variance g takes the place of u: far
     less where the representation has far fewer dimensions than the data, as of images. A single value may be below 0.
+
+    Settings:
+        slices: K, how many random directions a pair is looked at along.
+        step: h, the length of a difference.
+        expanded: whether ‖g‖² alone is sliced.
     """
 
     admits: ClassVar[dict[str, str]] = Fisher.admits
@@ -113,6 +139,7 @@ class SlicedFisher(Objective):
             raise InputError("the Fisher loss needs a pairing that knows its score ∇ₓ log p(x̃ | x)")
         if views.directions is None or len(views.directions) < self.slices:
             raise InputError(f"the sliced Fisher loss needs {self.slices} random directions in its views")
+        _refuse_meeting_rows(encoder, self.energy)
         v, score = views.directions[: self.slices], views.score[0]  # [K, n, ...], [n, ...]
         if not self.expanded:
             slope = self._slopes(encoder, views, v)

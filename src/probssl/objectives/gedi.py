@@ -7,7 +7,7 @@ p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ generates, and a bound of the likelihood ask
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -67,9 +67,10 @@ class GEDI(ClusteringObjective):
     ablations are "no gen", "no inv" and "no prior" (`gedi_weights`). Contrary to GEDI §6.1(iii), "no gen" leaves no
     failure open (`theory.clustering.open_failure_modes`).
 
-    With a learnt prior π is whatever minimises CE(π, p̄) − s H(π), s = `prior_price` > 1, for the mean prediction p̄. That is π ∝ p̄^{1/s}, and the term −s log Σ_y p̄_y^{1/s} in
-    [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s. Clusters need not be of one size, and c is an upper bound:
-    a cluster that nothing belongs to costs a finite sum. `mean_prediction` keeps a running mean of p̄.
+    With a learnt prior π is whatever minimises CE(π, p̄) − s H(π), s = `prior_price` > 1, for the mean prediction p̄.
+    That is π ∝ p̄^{1/s}, and the term −s log Σ_y p̄_y^{1/s} in [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s.
+    Clusters need not be of one size, and c is an upper bound: a cluster that nothing belongs to costs a finite sum.
+    `mean_prediction` keeps a running mean of p̄.
 
     With `base_scale` s the density is p(x) ∝ Σ_y e^{U_yᵀψ(x)/τ} N(x; 0, s² I): E(x) gains ‖x‖²/(2s²). The paper's
     inputs lie in a compact set, where Γ is finite. On all of R^d it is not for a network that grows along some ray,
@@ -77,9 +78,10 @@ class GEDI(ClusteringObjective):
     is the same.
 
     With `pair="augmented"` clusters are asked of two augmentations: invariance is the mean of both directions and the
-    prior term sees both. It suits images whose augmentations are told from them at a glance, by their noise. There `pair="original"` has a trap, a
-    stationary point that Theorem 1 does not see: to be sure of one cluster y for all that is augmented, and to give it
-    (w_i + w_p/c) / (w_i + w_p) in all that is not, which the prior term, seeing originals alone, does not mind. Two
+    prior term sees both. It suits images whose augmentations are told from them at a glance, by their noise. There
+    `pair="original"` has a trap, a stationary point that Theorem 1 does not see: to be sure of one cluster y for all
+    that is augmented, and to give it (w_i + w_p/c) / (w_i + w_p) in all that is not, which the prior term, seeing
+    originals alone, does not mind. Two
     augmentations have one law, and no such trap.
 
     The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
@@ -133,7 +135,9 @@ class GEDI(ClusteringObjective):
             pair=pair,
             prior=None if isinstance(prior, str) else prior,
         )
-        self.weights = self._weighed(weights)
+        self._weigh(**weights)
+        if type(self).terms is GEDI.terms:
+            self._need_terms()
         self.density_of, self.base_scale = density_of, base_scale
         self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
         self._chains = Chains(chains, reinitialise, start)
@@ -151,17 +155,18 @@ class GEDI(ClusteringObjective):
         if not 1 < prior_price < math.inf:
             raise InputError(f"the price of a learnt prior's entropy must be above 1 and finite, not {prior_price:g}")
 
-    @staticmethod
-    def _weighed(weights: Mapping[str, float]) -> dict[str, float]:
-        """The weights of terms that have any, checked."""
+    def _weigh(self, **weights: float) -> None:
+        """Give terms their weights; those of weight 0 are left out."""
         for name, weight in weights.items():
             if not 0 <= weight < math.inf:
                 raise InputError(f"the weight of {name} must be finite and ≥ 0, not {weight:g}")
-        if not weights["generative"] and weights["magnitude"]:
+        self.weights |= {name: float(weight) for name, weight in weights.items() if weight}
+        if "magnitude" in self.weights and "generative" not in self.weights:
             raise InputError("the magnitude of energies is bounded for the generative term, which has no weight here")
-        if not any(weights.values()):
+
+    def _need_terms(self) -> None:
+        if not self.weights:
             raise InputError("GEDI needs a term with a weight above 0")
-        return {name: float(weight) for name, weight in weights.items() if weight}
 
     def build(self, context: Context) -> None:
         super().build(context)

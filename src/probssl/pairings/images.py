@@ -153,10 +153,8 @@ class ImageAugmentation(SampledPairing):
 
     def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()
-        if isinstance(strengths, str):
-            self.strengths = image_preset(strengths, **changes)
-        else:
-            self.strengths = dataclasses.replace(ImageStrengths() if strengths is None else strengths, **changes)
+        given = image_preset(strengths) if isinstance(strengths, str) else strengths or ImageStrengths()
+        self.strengths = _changed(given, changes)
 
     def settings(self) -> dict[str, Any]:
         defaults = ImageStrengths()
@@ -275,10 +273,14 @@ def image_preset(name: str, **changes: object) -> ImageStrengths:
         close = difflib.get_close_matches(name, IMAGE_PRESETS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(f"there are augmentations named {', '.join(IMAGE_PRESETS)}, not {name!r}{hint}")
-    unknown = set(changes) - {field.name for field in dataclasses.fields(ImageStrengths)}
+    return _changed(IMAGE_PRESETS[name], changes)
+
+
+def _changed(strengths: ImageStrengths, changes: Mapping[str, Any]) -> ImageStrengths:
+    unknown = changes.keys() - {field.name for field in dataclasses.fields(ImageStrengths)}
     if unknown:
         raise InputError(f"an augmentation has no strength {min(unknown)!r}")
-    return dataclasses.replace(IMAGE_PRESETS[name], **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(strengths, **changes)
 
 
 def each_alone(strengths: ImageStrengths | str) -> dict[str, ImageAugmentation]:

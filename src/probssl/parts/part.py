@@ -108,15 +108,18 @@ class Part:
         if self.bound:
             return False
         children = getattr(self, "_modules", {}).values()
-        return type(self).build is not Part.build or any(
-            isinstance(child, Part) and child.unbound for child in children
-        )
+        return self.incomplete or any(isinstance(child, Part) and child.unbound for child in children)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether `build` has something to make."""
+        return type(self).build is not Part.build
 
     @classmethod
     def declared(cls) -> dict[str, Setting]:
         """The settings of this class, in the order of its constructor."""
         hints = typing.get_type_hints(cls.__init__)
-        told = explanations(cls)
+        told = explanations(cls)  # type: ignore[arg-type]
         return {
             name: Setting(
                 name,

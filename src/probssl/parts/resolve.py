@@ -90,7 +90,7 @@ class Resolved:
         return Named(name, {key: value for key, value in settings.items() if value is not None})
 
     def bind(self, sample: Tensor | None = None) -> Bound:
-        """Parts with initial weights, which the seed decides; `sample` holds some observations as the encoder sees them."""
+        """Parts with initial weights, which the seed decides; `sample` is of observations as the encoder sees them."""
         from probssl.encoders import WithHead, seeded
 
         known = Context(shape=self.facts.shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)

@@ -152,20 +152,19 @@ def _fits(value: Any, options: Sequence[Any]) -> bool:
         return True
     if value is None:
         return types.NoneType in options
-    for option in options:
-        if typing.get_origin(option) is Literal:
-            if value in typing.get_args(option):
-                return True
-        elif isinstance(value, bool):
-            if option is bool:
-                return True
-        elif isinstance(value, int) and option in (int, float):
-            return True
-        elif isinstance(option, type) and isinstance(value, option):
-            return True
-        elif _is_sequence(option) and isinstance(value, Sequence) and not isinstance(value, str):
-            return True
-    return False
+    return any(_is_one(value, option) for option in options)
+
+
+def _is_one(value: Any, option: Any) -> bool:
+    if typing.get_origin(option) is Literal:
+        return value in typing.get_args(option)
+    if isinstance(value, bool):
+        return option is bool
+    if isinstance(value, int) and option is float:
+        return True
+    if isinstance(option, type) and isinstance(value, option):
+        return True
+    return _is_sequence(option) and isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _expected(options: Sequence[Any]) -> str:

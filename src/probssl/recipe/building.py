@@ -85,6 +85,8 @@ def _network(sized: Recipe, dim: int) -> Encoder:
         return ResNet8(sized.width, dim)
     if sized.network == "resnet18":
         return ResNet18(sized.width, dim)
+    if sized.network == "resnet18-group":
+        return ResNet18(sized.width, dim, normalisation="group")
     return ConvEncoder(sized.width, dim, hidden=CONV_HIDDEN)
 
 

@@ -12,6 +12,7 @@ from probssl.errors import InputError
 from probssl.recipe.names import (
     ASYMMETRIES,
     AUGMENTATIONS,
+    COUPLED_NETWORKS,
     ENERGIES,
     EVERY_OBJECTIVE,
     GENERATIVE_OBJECTIVES,
@@ -126,6 +127,13 @@ def check_images(recipe: Recipe) -> None:
             f"not {recipe.augmentation}"
         )
     network = recipe.network or "conv"
+    if recipe.objective in NEEDS_SCORE and network in COUPLED_NETWORKS:
+        apart = [name for name in NETWORKS if name not in COUPLED_NETWORKS]
+        raise InputError(
+            f"the {recipe.objective} objective needs the slope of each image's energy in that image alone, and the "
+            f"images of a batch meet in the batch normalisation of {network}: choose {', '.join(apart[:-1])} or "
+            f"{apart[-1]}"
+        )
     if recipe.hidden is not None and network != "mlp":
         raise InputError(f"hidden is a choice about the mlp network, and this one is {network}: give a width instead")
     if recipe.width is not None and network == "mlp":

@@ -151,10 +151,14 @@ NETWORKS = {
     "conv": "convolutions that halve the image, then a hidden layer",
     "resnet8": "GEDI's residual network",
     "resnet18": "ResNet-18 for small images, with batch normalisation",
+    "resnet18-group": "the same with group normalisation, in which images do not meet",
     "mlp": "a multilayer perceptron, which does not know what is beside what",
 }
 
-NETWORK_WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8}
+COUPLED_NETWORKS = ("resnet18",)
+"""Those in which the images of a batch meet while training, which objectives of `NEEDS_SCORE` refuse."""
+
+NETWORK_WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8, "resnet18-group": 8}
 """Channels of the first convolution unless asked for: what two cores train in minutes."""
 
 NETWORK_HIDDEN = (512, 512)

@@ -50,7 +50,8 @@ class SGLD:
     η is `step_size`. Give the temperature T, or the standard deviation of the noise, σ = √(2ηT): small steps sample
     p^{1/T}, so only T = 1, the default, samples p itself. GEDI's toy settings (η = 0.01²/2, σ = 0.01) have T = 1; those
     for images (η = 1, σ = 0.01) have T = 5·10⁻⁵ and so look for modes rather than sample. `clip` bounds every entry of
-    the gradient. `box`, of a low and a high wall, keeps x between them. Noise comes from `generator`, or torch's own random state.
+    the gradient. `box`, of a low and a high wall, keeps x between them. Noise comes from `generator`, or torch's own
+    random state.
     """
 
     steps: int = 20

@@ -178,7 +178,9 @@ def _clustering(config: Config, clusters: int, shape: tuple[int, ...]) -> Cluste
     width, method = config["width"], config["method"]
     if method == "SwAV":
         return SwAV(clusters).bind(dim=width)
-    weights = gedi_weights(VARIANTS.get(method, "no gen"), invariance=config["invariance"], balance=config["balance"])
+    weights: dict[str, Any] = gedi_weights(
+        VARIANTS.get(method, "no gen"), invariance=config["invariance"], balance=config["balance"]
+    )
     loss = GEDI(
         clusters,
         **weights,

@@ -212,7 +212,9 @@ class Learner:
         head = Prototypes(dim, 2)
 
         def objective(variant: str) -> GEDI:
-            weights = gedi_weights(variant, generative=s.generative, invariance=s.invariance, balance=s.prior)
+            weights: dict[str, Any] = gedi_weights(
+                variant, generative=s.generative, invariance=s.invariance, balance=s.prior
+            )
             sampler = SGLD(steps=s.sgld_steps, step_size=s.sgld_step)
             bound = s.magnitude if weights["generative"] else 0.0
             made = GEDI(2, magnitude=bound, base_scale=s.base_scale, sampler=sampler, chains=1, **weights)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from probssl.encoders import LatentEncoder, encode, seeded
+from probssl.energies import Anisotropic
 from probssl.errors import NonFiniteLoss
 from probssl.metrics import linear_r2
-from probssl.objectives import AnInfoNCE, Ensemble, Objective
+from probssl.objectives import Ensemble, Objective
 from probssl.studies.base import Config, Result, Study
 from probssl.training import Reporter, TrainingPlan, fit
 from probssl.worlds import InvertibleMLP, World
@@ -75,11 +76,11 @@ class Watch(Reporter):
 
 def learnt(objective: Objective) -> dict[str, Any]:
     """The concentrations that an objective has learnt, one list for AnInfoNCE and several for an ensemble of it."""
-    if isinstance(objective, AnInfoNCE):
-        return {"concentrations": objective.concentrations.tolist()}
+    if isinstance(objective.energy, Anisotropic) and not isinstance(objective, Ensemble):
+        return {"concentrations": objective.energy.concentration.tolist()}
     if isinstance(objective, Ensemble):
-        parts = [part.concentrations.tolist() for part in objective.objectives if isinstance(part, AnInfoNCE)]
-        return {"concentrations": parts}
+        energies = [part.energy for part in objective.objectives]
+        return {"concentrations": [e.concentration.tolist() for e in energies if isinstance(e, Anisotropic)]}
     return {}
 
 

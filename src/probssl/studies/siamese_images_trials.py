@@ -81,7 +81,10 @@ def images_of(name: str) -> ImageSet:
 
 
 def build(config: Config) -> nn.Module:
-    """The encoder as it starts: of a seed, that of every loss with the same network has the same weights."""
+    """The encoder as it starts: of a seed, that of every loss with the same network has the same weights.
+
+    A ResNet has batch normalisation, as in the paper; for losses on the score, which refuse it, group normalisation.
+    """
     method, seed = METHODS.get(config["method"], Method(UNTRAINED)), config["seed"]
     shape, features = images_of(config["data"]).shape, config["features"]
     if method.perceptron:
@@ -89,7 +92,7 @@ def build(config: Config) -> nn.Module:
 
     def network() -> nn.Module:
         if config["network"] == "resnet18":
-            return ResNet18(features // 8).bind(shape=shape)
+            return ResNet18(features // 8, normalisation="group" if method.scored else "batch").bind(shape=shape)
         widths = [config["width"] * 2**layer for layer in range(3)]
         return ConvEncoder(widths, features).bind(shape=shape)
 

@@ -193,7 +193,8 @@ def optimal_scale(rate: float, power: float) -> float:
 def generalised_normal_rate(scale: float, power: float) -> float:
     """λ = scale^{−p}: the rate of e^{−λ|x|^p} (CL-ICA, Eq. 50) that a generalised normal e^{−(|x|/scale)^p} has.
 
-    Table 1 of CL-ICA gives the scale and calls it λ as well: 0.05 is a rate of 400 for p = 2 and of 20 for p = 1.
+    Table 1 of CL-ICA calls λ what its code takes as a scale for p = 1, a rate of 20 at 0.05, and as a standard
+    deviation for p = 2, where the scale is √2 times as large: a rate of 200.
     """
     return positive(scale, "scale") ** -positive(power, "power")
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probssl import kernels
 from probssl.errors import CheckpointError
 from probssl.training.files import load_tensors, save_tensors
 
@@ -90,9 +91,37 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimiser_tensors` took; learning rates are a function of the step and need no saving."""
+    """Put back what `optimiser_tensors` took; learning rates are a function of the step and need no saving.
+
+    Moments get the strides of their weights, whatever those in the file: a fused step goes through both as they lie in
+    memory, and would otherwise give a weight the moments of another.
+    """
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in scatter("optimiser", tensors).items():
         index, key = name.split(".", 1)
+        own = parameters[int(index)]
+        if tensor.shape == own.shape:
+            tensor = torch.empty_like(own, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
         state.setdefault(int(index), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def numeric_path(encoder: nn.Module, objective: nn.Module) -> dict[str, Any]:
+    """What decides, beside the run itself, how its numbers are rounded: threads, kernel, strides not in row order."""
+    state = {**gather("encoder", encoder.state_dict()), **gather("objective", objective.state_dict())}
+    return {
+        "threads": torch.get_num_threads(),
+        "compiled kernel": kernels.library() is not None,
+        "strides": {name: list(tensor.stride()) for name, tensor in state.items() if not tensor.is_contiguous()},
+    }
+
+
+def departure(path: dict[str, Any], before: dict[str, Any]) -> str | None:
+    """In what a resumed run's numeric path is not that of its checkpoint, and what follows; None where it is."""
+    changed = [name for name in ("threads", "compiled kernel") if path[name] != before[name]]
+    changes = [f"{name} = {path[name]} in place of {before[name]}" for name in changed]
+    if path["strides"] != before["strides"]:
+        changes.append("weights in another order in memory")
+    rounding = "numbers may differ in their last bits from those of a run that was never stopped"
+    return f"resumed with {' and '.join(changes)}: {rounding}" if changes else None

@@ -126,6 +126,7 @@ class _Run:
         self.step = 0
         self.seconds = 0.0
         self.resumed = False
+        self.departure: str | None = None  # from the checkpoint's numeric path
         self.log = RunLog(None)
 
     def _make_watch(self) -> CollapseWatch:
@@ -193,6 +194,7 @@ class _Run:
                 tensors |= numbered(f"{name}.own", processes.each(state))
         metadata = {
             "identity": self.identity,
+            "numeric_path": checkpoints.numeric_path(self.encoder, self.objective),
             "batches": position,
             "watch": self.watch.state(),
             "seconds": self.seconds,
@@ -219,6 +221,8 @@ class _Run:
         self.sharing.random = known if len(known) == len(fresh) else fresh
         self.watch.restore(metadata["watch"])
         self.seconds = metadata["seconds"]
+        path = checkpoints.numeric_path(self.encoder, self.objective)
+        self.departure = checkpoints.departure(path, metadata.get("numeric_path", path))  # older ones have none
 
     def train(self, reporter: Reporter, stop: threading.Event) -> Fitted:
         """All remaining steps, with log rows, looks at the representation and checkpoints at their intervals."""
@@ -233,6 +237,8 @@ class _Run:
         if not self.resumed:
             self._look(reporter)  # before the checkpoint, which carries what was seen
             self.save()
+        elif self.departure is not None and self.step < plan.steps:
+            self._tell(reporter, "rounding", self.departure)
         try:
             while self.step < plan.steps and not processes.any_of(stop.is_set()):
                 terms = self._forward()
@@ -257,9 +263,7 @@ class _Run:
             failure = str(error)
         self.seconds = time.perf_counter() - started
         if failure is not None:
-            message = f"step {self.step}: {failure}"
-            self.log.append({"step": self.step, "event": "failure", "message": message})
-            reporter.warn(message)
+            self._tell(reporter, "failure", failure)
         else:
             self.save()
         interrupted = self.step < plan.steps and failure is None
@@ -291,6 +295,12 @@ class _Run:
         if self.plan.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, self.plan.clip_norm)
         self.optimiser.step()
+
+    def _tell(self, reporter: Reporter, event: str, news: str) -> None:
+        """An event in the log, and a warning."""
+        message = f"step {self.step}: {news}"
+        self.log.append({"step": self.step, "event": event, "message": message})
+        reporter.warn(message)
 
     def _look(self, reporter: Reporter, numbers: dict[str, float] | None = None) -> Look:
         seen, news = self.watch.inspect(self.encoder, self.step)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl import processes
+from probssl.encoders import sees_batch
 from probssl.objectives.base import Objective, Terms
 from probssl.pairings.views import Views
 from probssl.training.batches import seed_of_process
@@ -52,7 +53,7 @@ class Sharing:
             self._changed += [(each, functools.partial(self._encode, each.forward)) for each in encoders]
         if processes.count() > 1:
             within = [*encoders, objective] if objective.rowwise else encoders
-            couplings = {layer: None for module in within for layer in module.modules() if _sees_batch(layer)}
+            couplings = {layer: None for module in within for layer in module.modules() if _is_joined(layer)}
             self._changed += [(layer, functools.partial(self._join, layer, layer.forward)) for layer in couplings]
 
     def loss(self, views: Views, weights: Mapping[str, float], *, dealt: bool) -> Terms:
@@ -132,10 +133,9 @@ class Sharing:
         return torch.autocast(self.device.type, self.dtype)
 
 
-def _sees_batch(layer: nn.Module) -> bool:
-    """Whether rows of a batch meet in this layer."""
-    normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) and not isinstance(layer, nn.SyncBatchNorm)
-    return normalises or getattr(layer, "whole_batch", False)
+def _is_joined(layer: nn.Module) -> bool:
+    """Whether a layer is to be given the rows of all processes: `SyncBatchNorm` sees to that itself."""
+    return sees_batch(layer) and not isinstance(layer, nn.SyncBatchNorm)
 
 
 # Batches
