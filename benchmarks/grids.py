@@ -25,7 +25,7 @@ from torch import Tensor
 
 from probssl.data import Standardiser, load
 from probssl.pairings import MaskAndNoise
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.training import Trial, fit, fit_many
 from probssl.training.stack import Stack
 

@@ -32,7 +32,7 @@ def work(answer: Path, steps: int, precision: str) -> None:
     """One process of a training; the first writes the seconds of its steps after the first few."""
     import torch
 
-    from probssl.recipe import Recipe
+    from probssl.parts.recipe import Recipe
     from probssl.training import Reporter, fit
 
     class Clock(Reporter):

@@ -27,7 +27,7 @@ from probssl.comparing.standings import predictors, rank_correlation, standings,
 from probssl.comparing.testing import Answers, HeldOut
 from probssl.comparing.work import Job, Outcome
 from probssl.data import Standardiser, Table
-from probssl.doctor import examine
+from probssl.runs.doctor import examine
 from probssl.energies import Euclidean
 from probssl.errors import InputError
 from probssl.recipe import ENERGIES, ENERGY_OF, FIXED_ENERGY, NEGATIVE_FREE, OBJECTIVES

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from probssl.data import load
-from probssl.doctor import REMEDIES, Diagnosis, examine
+from probssl.runs.doctor import REMEDIES, Diagnosis, examine
 from probssl.recipe import NEGATIVE_FREE, OBJECTIVES, Recipe
 from probssl.runs import Run, assess, train
 from probssl.training import Fitted, Reporter

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from probssl.data import Table, load
-from probssl.doctor import examine
+from probssl.runs.doctor import examine
 from probssl.errors import CheckpointError, InputError
-from probssl.evaluation import evaluate
+from probssl.runs.evaluation import evaluate
 from probssl.model import Model
 from probssl.recipe import CLUSTERING_OBJECTIVES, EVERY_OBJECTIVE, WITH_MEMORY, Recipe
 from probssl.runs import Run, Source, assess, train

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probssl.data import Table
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.report import run_page
 from probssl.runs import Run, assess, train
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from probssl.data import load
-from probssl.doctor import Diagnosis, _samples, examine
+from probssl.runs.doctor import Diagnosis, _samples, examine
 from probssl.objectives import GEDI, SwAV, gedi_weights
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.runs import Run, train
 from probssl.theory.clustering import AGREEMENT_BELOW, open_failure_modes
 from probssl.training import Fitted, TrainingPlan, fit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class ProbsslError(Exception):
     """Base of every error raised on purpose."""
@@ -24,6 +26,14 @@ class MissingExtra(InputError, ImportError):
 
 class NonFiniteLoss(ProbsslError, ArithmeticError):
     """A term of the loss became infinite or not a number; training stops before the weights are touched."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was stopped between two steps, with a checkpoint to resume from."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        super().__init__(f"stopped at step {step}; resume with out={str(folder)!r}, resume=True")
+        self.folder, self.step = folder, step
 
 
 class CollapseWarning(UserWarning):

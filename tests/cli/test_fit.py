@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.runs import Run
 from tests.cli.shell import document, probssl, refusal, succeed
 

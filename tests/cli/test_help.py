@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from tests.cli.shell import ENVIRONMENT, probssl, succeed
 
 COMMANDS = ["", "fit", "embed", "evaluate", "doctor", "report", "reproduce", "data", "data list", "data fetch"]

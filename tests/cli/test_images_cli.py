@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import probssl
 from probssl.data import ImageSet, load_images
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.runs import Run
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.test_fit import FILES
@@ -280,7 +280,7 @@ def test_one_call_in_python(tmp_path):
 
 @needs_mnist
 def test_digits_by_name(scratch, monkeypatch):
-    monkeypatch.setattr("probssl.evaluation.IMAGES", 300)
+    monkeypatch.setattr("probssl.runs.evaluation.IMAGES", 300)
     found = document("fit", "mnist", "--width", 2, "--dim", 4, "--steps", 3, "--batch-size", 32, "--out", "r")
     assert found["judged"] == "300 test images, probes fitted on 300 training images"
     assert Run(scratch / "r").recipe.shape == (1, 28, 28)

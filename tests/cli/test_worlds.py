@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import probssl
 from probssl.data import load, names
-from probssl.doctor import _remedies
+from probssl.runs.doctor import _remedies
 from probssl.errors import InputError
 from probssl.model import Model
 from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, WITH_MEMORY, Recipe

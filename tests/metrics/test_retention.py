@@ -10,7 +10,7 @@ from torch import nn
 from probssl.errors import InputError
 from probssl.metrics import Factor, adhoc_decoder, augmentation_readout, retrieval, style_retention
 from probssl.pairings import GaussianNoise, ImageAugmentation, each_alone
-from probssl.pictures import as_bytes, side_by_side
+from probssl.runs.pictures import as_bytes, side_by_side
 from tests.metrics.codes import blobs, gaussian, rotation
 
 # --- factors ----------------------------------------------------------------------------------------------------------

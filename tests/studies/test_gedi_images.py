@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from probssl.density import SCORES
+from probssl.model.density import SCORES
 from probssl.objectives.clustering import invariance, prior_cross_entropy
 from probssl.studies import experiments, gedi_images_trials, gedi_models, gedi_ood_trials
 from probssl.studies.comparison import references

@@ -34,7 +34,7 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.samplers import SGLD
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 

@@ -17,7 +17,7 @@ from probssl.energies import Anisotropic, Cosine, Dot, Energy, Euclidean
 from probssl.model import Model
 from probssl.objectives import SNL, Fisher, InfoNCE, Objective, SimSiam
 from probssl.pairings import MaskAndNoise
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 from probssl.training.files import load_tensors
 from probssl.training.log import read_log

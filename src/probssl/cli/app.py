@@ -17,9 +17,9 @@ from probssl.errors import InputError, ProbsslError
 
 if TYPE_CHECKING:
     from probssl.data import Corrupt as DataCorrupt
-    from probssl.data import ImageSet, Table
+    from probssl.data import Dataset
     from probssl.model import Model
-    from probssl.runs import Run, Source
+    from probssl.runs import Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     help="Learn representations without labels, as probabilistic models of how related observations arise.",
     epilog="Start with: probssl fit sklearn:digits --label target",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -41,9 +41,18 @@ DATA_HELP = (
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else.")]
+Parts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--part", metavar="PART=NAME", help="A part of the run that is not ours, as encoder=package.module:Class."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress.")]
-CORRUPT_HELP = "Files in a folder of images that are no whole images: refuse the folder, or skip them (default: refuse)"
+CORRUPT_HELP = "Unreadable images in a folder: refuse it, or skip them (default: refuse)"
 Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]
+Moved = Annotated[
+    str | None, typer.Option("--data", metavar="DATA", help="Where the run's own data is now, if it has moved.")
+]
 Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training.")]
 
 
@@ -55,7 +64,7 @@ def command(function: Command) -> Command:
         try:
             return function(*args, **kwargs)
         except ProbsslError as error:
-            say(f"[bold red]error:[/] {escape(str(error))}")
+            fail(str(error))
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
         except KeyboardInterrupt:
             say("stopped")
@@ -63,7 +72,7 @@ def command(function: Command) -> Command:
         except BrokenPipeError:
             raise typer.Exit(0) from None
         except OSError as error:
-            say(f"[bold red]error:[/] {escape(_place(error))}")
+            fail(_place(error))
             raise typer.Exit(2) from None
 
     return guarded  # type: ignore[return-value]
@@ -76,25 +85,24 @@ def _place(error: OSError) -> str:
     return f"{shown} cannot be read or written ({error.strerror or error})"
 
 
-def escape(text: str) -> str:
-    """Text that holds no markup."""
-    from rich.markup import escape
-
-    return escape(text)
-
-
 def speaks() -> bool:
     """Whether this process speaks for all that `torchrun` started: the first, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def say(message: str) -> None:
-    """A message for the person, on standard error, said once however many processes there are."""
+def say(message: str, style: str = "", lead: str = "") -> None:
+    """A message for the person, on standard error as it is, said once however many processes there are."""
     if not speaks():
         return
     from rich.console import Console
+    from rich.text import Text
 
-    Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(Text.assemble((lead, style), message), soft_wrap=True)
+
+
+def fail(message: str) -> None:
+    """What went wrong."""
+    say(message, "bold red", "error: ")
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -111,59 +119,33 @@ def _strict(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def open_run(folder: Path) -> Run:
-    """The run in a folder, with the small files that say where its rows came from and what it is worth."""
+def open_run(folder: Path, parts: list[str] | None = None) -> Run:
+    """The run in a folder; `parts` name those that are not ours: SLOT=package.module:Class."""
     from probssl.runs import Run
 
-    if folder.is_file():
-        raise InputError(f"{folder} is a file: give the folder that probssl fit wrote")
-    run = Run(folder)
-    for name in ("source", "comparison"):
-        try:
-            getattr(run, name)
-        except (ValueError, KeyError, TypeError):
-            file = {"source": "source.json", "comparison": "metrics.json"}[name]
-            raise InputError(f"{folder / file} is damaged: copy it back, or train again") from None
-    return run
+    named = {}
+    for text in parts or ():
+        slot, equals, name = text.partition("=")
+        if not equals:
+            raise InputError(f"--part takes PART=NAME, encoder=package.module:Class for example, not {text!r}")
+        named[slot] = name
+    return Run(folder, **named)
 
 
-def load_data(source: Source, quiet: bool, seed: int = 0) -> Table | ImageSet:
-    """What DATA names, with a bar while it is downloaded."""
-    from probssl.data import read
-    from probssl.report.console import download_progress
-
-    with download_progress(source.data, quiet) as progress:
-        found = read(
-            source.data,
-            label=source.label,
-            drop=source.drop,
-            size=source.size,
-            corrupt=source.corrupt,
-            seed=seed % 2**32,
-            progress=progress,
-        )
-    return _told_of_skipped(found, quiet)
-
-
-def load_for(
-    model: Model, data: str, label: str | None, quiet: bool, corrupt: DataCorrupt = "refuse"
-) -> Table | ImageSet:
+def load_for(model: Model, data: str, label: str | None, quiet: bool, corrupt: DataCorrupt = "refuse") -> Dataset:
     """DATA for a trained model, with a bar while it is downloaded."""
     from probssl.report.console import download_progress
 
     with download_progress(data, quiet) as progress:
         found = model.read(data, label=label, corrupt=corrupt, progress=progress)
-    return _told_of_skipped(found, quiet)
-
-
-def _told_of_skipped(found: Table | ImageSet, quiet: bool) -> Table | ImageSet:
-    """The data; which files of it were passed over is said first."""
-    skipped = getattr(found, "skipped", ())
-    if skipped and not quiet:
-        shown = ", ".join(skipped[:3]) + (f" and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
-        what = "file that is no whole image" if len(skipped) == 1 else "files that are no whole images"
-        say(f"skipped {len(skipped):,} {what}: {escape(shown)}")
+    tell_left_out(found, quiet)
     return found
+
+
+def tell_left_out(data: Dataset, quiet: bool = False) -> None:
+    """Name every file of a folder that is not in the data, and why."""
+    for name, why in () if quiet else getattr(data, "left_out", {}).items():
+        say(f"left out {name}: {why}")
 
 
 def _version(asked: bool) -> None:

@@ -2,306 +2,199 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import shlex
 import sys
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from probssl.cli.app import (
-    CORRUPT_HELP,
-    DATA_HELP,
-    Json,
-    Quiet,
-    app,
-    command,
-    escape,
-    load_data,
-    open_run,
-    print_json,
-    say,
-    speaks,
-)
-from probssl.errors import InputError
-from probssl.recipe import Recipe
+from probssl.cli.app import CORRUPT_HELP, DATA_HELP, Json, Quiet, app, command, fail, print_json, say, speaks, tell_left_out
+from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
+from probssl.parts.registry import KINDS
+from probssl.parts.values import read
 
-if TYPE_CHECKING:
-    from probssl.runs import Source
-
-LOSS, DECODED = "The loss", "Losses with a decoder (vae, beta-vae, cr-vae, simvae)"
-ENCODER, IMAGES = "The encoder and its input", "Images in place of a table"
-TRAINING, TABLE, RUN = "The training", "The data", "The run"
+PARTS, TRAINING, DATA, RUN = "The parts", "The training", "The data", "The run"
 
 
-def _recipe_option(panel: str, name: str, metavar: str | None = None) -> Any:
-    """An option that sets a field of the recipe, with the recipe's own help and default."""
-    entry = next(f for f in dataclasses.fields(Recipe) if f.name == name)
-    text = entry.metadata["help"]
-    default = "" if entry.default is None else f" (default: {entry.default})"
+def names_of(kind: str) -> Any:
+    """Completion of the names of parts in a shell."""
+    return lambda incomplete: [name for name in KINDS[kind] if name.startswith(incomplete)]
+
+
+def _part(kind: str, what: str) -> Any:
     return typer.Option(
-        f"--{name.replace('_', '-')}",
-        help=f"{text[0].upper()}{text[1:]}{default}",
+        f"--{kind}",
+        metavar="NAME",
+        help=f"{what} (probssl parts {kind})",
+        autocompletion=names_of(kind),
         show_default=False,
-        metavar=metavar,
-        rich_help_panel=panel,
+        rich_help_panel=PARTS,
     )
 
 
-@app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --label target")
+def _option(panel: str, name: str, what: str, metavar: str | None = None) -> Any:
+    return typer.Option(name, metavar=metavar, help=what, show_default=False, rich_help_panel=panel)
+
+
+@app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --set objective.pair=augmented")
 @command
 def fit(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
-    objective: Annotated[str | None, _recipe_option(LOSS, "objective", "NAME")] = None,
-    energy: Annotated[str | None, _recipe_option(LOSS, "energy", "NAME")] = None,
-    asymmetry: Annotated[str | None, _recipe_option(LOSS, "asymmetry", "NAME")] = None,
-    temperature: Annotated[float | None, _recipe_option(LOSS, "temperature")] = None,
-    p: Annotated[float | None, _recipe_option(LOSS, "p")] = None,
-    margin: Annotated[float | None, _recipe_option(LOSS, "margin")] = None,
-    order: Annotated[float | None, _recipe_option(LOSS, "order")] = None,
-    slices: Annotated[int | None, _recipe_option(LOSS, "slices")] = None,
-    clusters: Annotated[int | None, _recipe_option(LOSS, "clusters")] = None,
-    generative: Annotated[float | None, _recipe_option(LOSS, "generative")] = None,
-    invariance: Annotated[float | None, _recipe_option(LOSS, "invariance")] = None,
-    balance: Annotated[float | None, _recipe_option(LOSS, "balance")] = None,
-    sgld_steps: Annotated[int | None, _recipe_option(LOSS, "sgld_steps")] = None,
-    queue: Annotated[int | None, _recipe_option(LOSS, "queue")] = None,
-    momentum: Annotated[float | None, _recipe_option(LOSS, "momentum")] = None,
-    related: Annotated[int | None, _recipe_option(DECODED, "related")] = None,
-    likelihood: Annotated[str | None, _recipe_option(DECODED, "likelihood", "NAME")] = None,
-    likelihood_variance: Annotated[float | None, _recipe_option(DECODED, "likelihood_variance")] = None,
-    latent_variance: Annotated[float | None, _recipe_option(DECODED, "latent_variance")] = None,
-    mean_variance: Annotated[float | None, _recipe_option(DECODED, "mean_variance")] = None,
-    beta: Annotated[float | None, _recipe_option(DECODED, "beta")] = None,
-    consistency: Annotated[float | None, _recipe_option(DECODED, "consistency")] = None,
-    dim: Annotated[int | None, _recipe_option(ENCODER, "dim")] = None,
-    hidden: Annotated[str | None, _recipe_option(ENCODER, "hidden", "W,W,…")] = None,
-    head: Annotated[str | None, _recipe_option(ENCODER, "head", "W,W,…")] = None,
-    preservation: Annotated[float | None, _recipe_option(ENCODER, "preservation")] = None,
-    noise: Annotated[float | None, _recipe_option(ENCODER, "noise")] = None,
-    network: Annotated[str | None, _recipe_option(IMAGES, "network", "NAME")] = None,
-    width: Annotated[int | None, _recipe_option(IMAGES, "width")] = None,
-    augmentation: Annotated[str | None, _recipe_option(IMAGES, "augmentation", "NAME")] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            "--size",
-            metavar="H,W",
-            help="Height and width that the images of a folder are resized to (default: all are of one size)",
-            rich_help_panel=IMAGES,
-        ),
-    ] = None,
-    corrupt: Annotated[
-        str | None,
-        typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False, rich_help_panel=IMAGES),
-    ] = None,
-    steps: Annotated[int | None, _recipe_option(TRAINING, "steps")] = None,
-    batch_size: Annotated[int | None, _recipe_option(TRAINING, "batch_size")] = None,
-    optimiser: Annotated[str | None, _recipe_option(TRAINING, "optimiser", "NAME")] = None,
-    lr: Annotated[float | None, _recipe_option(TRAINING, "lr")] = None,
-    objective_lr: Annotated[float | None, _recipe_option(TRAINING, "objective_lr")] = None,
-    weight_decay: Annotated[float | None, _recipe_option(TRAINING, "weight_decay")] = None,
-    warmup: Annotated[int | None, _recipe_option(TRAINING, "warmup")] = None,
-    clip_norm: Annotated[float | None, _recipe_option(TRAINING, "clip_norm")] = None,
-    seed: Annotated[int | None, _recipe_option(TRAINING, "seed")] = None,
-    precision: Annotated[str | None, _recipe_option(TRAINING, "precision", "NAME")] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="NAME",
-            help="What to train on: cpu, cuda, cuda:1, … (default: cpu)",
-            show_default=False,
-            rich_help_panel=TRAINING,
-        ),
-    ] = "cpu",
-    label: Annotated[
-        str | None,
-        typer.Option("--label", metavar="COL", help="Column of classes, kept from training.", rich_help_panel=TABLE),
-    ] = None,
-    drop: Annotated[
+    objective: Annotated[str | None, _part("objective", "The loss")] = None,
+    energy: Annotated[str | None, _part("energy", "What “alike” means between representations")] = None,
+    pairing: Annotated[str | None, _part("pairing", "Which observations belong together")] = None,
+    encoder: Annotated[str | None, _part("encoder", "The network")] = None,
+    head: Annotated[str | None, _part("head", "A projection head between network and loss")] = None,
+    dim: Annotated[int | None, _option(PARTS, "--dim", "Dimensions of the representation", "N")] = None,
+    settings: Annotated[
         list[str] | None,
-        typer.Option("--drop", metavar="COL", help="Column to leave out; repeatable.", rich_help_panel=TABLE),
+        _option(PARTS, "--set", "Any other setting, such as pairing.preservation=0.8; repeatable", "PART.SETTING=VALUE"),
     ] = None,
-    keep_constant: Annotated[
-        bool,
-        typer.Option("--keep-constant", metavar="", help="Accept columns that never vary.", rich_help_panel=TABLE),
-    ] = False,
-    recipe_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--recipe", metavar="FILE", help="TOML file to start from; options override it.", rich_help_panel=RUN
-        ),
+    steps: Annotated[int | None, _option(TRAINING, "--steps", "Training steps", "N")] = None,
+    batch_size: Annotated[int | None, _option(TRAINING, "--batch-size", "Rows per step", "N")] = None,
+    lr: Annotated[float | None, _option(TRAINING, "--lr", "Learning rate of the encoder", "RATE")] = None,
+    seed: Annotated[
+        int | None, _option(TRAINING, "--seed", "Decides weights, batches, augmentations and test rows", "N")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="RUN", help="Folder to write (default: below runs/)", rich_help_panel=RUN),
+    device: Annotated[str, _option(TRAINING, "--device", "What to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
+    label: Annotated[str | None, _option(DATA, "--label", "Column of classes, only used to evaluate", "COL")] = None,
+    drop: Annotated[list[str] | None, _option(DATA, "--drop", "Columns to leave out: a,b", "COLS")] = None,
+    ids: Annotated[str | None, _option(DATA, "--ids", "Column that names the rows, kept beside them", "COL")] = None,
+    test: Annotated[
+        str | None,
+        _option(DATA, "--test", "Rows that training never sees: a share, a column or a file (default: 0.2)", "WHAT"),
     ] = None,
+    size: Annotated[str | None, _option(DATA, "--size", "Size that images of a folder are resized to", "H,W")] = None,
+    corrupt: Annotated[str, _option(DATA, "--corrupt", CORRUPT_HELP, "WHAT")] = "refuse",
+    keep_constant: Annotated[bool, _option(DATA, "--keep-constant", "Accept columns that never vary", "")] = False,
+    recipe: Annotated[
+        Path | None, _option(RUN, "--recipe", "TOML file to start from; options override it", "FILE")
+    ] = None,
+    start_from: Annotated[
+        Path | None, _option(RUN, "--from", "Run whose weights and choices to start from", "RUN")
+    ] = None,
+    weights: Annotated[
+        Path | None, _option(RUN, "--weights", "safetensors file with weights for the encoder", "FILE")
+    ] = None,
+    evaluate: Annotated[str, _option(RUN, "--evaluate", "none, quick or full (default: quick)", "HOW")] = "quick",
+    out: Annotated[Path | None, _option(RUN, "--out", "Folder to write (default: below runs/)", "RUN")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Go on with the run in --out.", rich_help_panel=RUN)
+        bool, _option(RUN, "--resume", "Continue the run in --out, also for more --steps than before", "")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", metavar="", help="Replace the run in --out.", rich_help_panel=RUN)
-    ] = False,
+    overwrite: Annotated[bool, _option(RUN, "--overwrite", "Replace the run in --out", "")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report.
 
-    A world makes its own pairs and knows its latents: probssl fit world:sphere10 shows how well they were found.
-    Images (probssl fit mnist, or a folder) get a convolutional network and augmentations of their own, and unless told
-    otherwise the cosine energy at temperature 0.2, 1000 steps and a learning rate of 0.003.
+    What is not chosen suits the data: tables get a perceptron and masked, noisy copies of rows; images convolutions and
+    crops; a world (probssl fit world:sphere10) makes its own pairs and knows its latents.
     In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
-    options = {
-        name: value
-        for name, value in locals().items()
-        if value is not None and name in {f.name for f in dataclasses.fields(Recipe)} - {"hidden", "head"}
-    }
-    for name, widths in (("hidden", hidden), ("head", head)):
-        if widths is not None:
-            options[name] = _whole_numbers(widths, f"--{name}")
-    from probssl.runs import Source, begin
+    from probssl import runs
+    from probssl.parts.recipe import Recipe
+    from probssl.runs.workflow import below_runs
 
-    data = _from_anywhere(data)
-    sides = None if size is None else _size(size)
-    source = Source(data or "", label, tuple(drop or ()), keep_constant, sides, corrupt or "refuse")  # type: ignore[arg-type]
-    if resume and overwrite:
-        raise InputError("--resume goes on with a run and --overwrite begins it anew: give one of them")
-    if resume:
-        recipe, source, out = _resumed(source, out, recipe_file, options, data)
-    else:
-        if data is None:
-            raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
-        recipe = begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options)
-    _fit(recipe, source, out, resume, overwrite, quiet, as_json, device)
-
-
-def _fit(
-    recipe: Recipe,
-    source: Source,
-    given: Path | None,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    as_json: bool,
-    device: str,
-) -> None:
-    from probssl import processes
-    from probssl.data import ImageSet
-    from probssl.report import console, run_page
-    from probssl.runs import Run, assess, train
-    from probssl.training import ProgressBar, Reporter
-
+    if evaluate not in ("none", "quick", "full"):
+        raise InputError(f"--evaluate is none, quick or full, not {evaluate}")
+    if corrupt not in ("refuse", "skip"):
+        raise InputError(f"--corrupt is refuse or skip, not {corrupt}")
     quiet = quiet or as_json or not speaks()
-    with processes.launched(device):
-        data = processes.first_then_others(lambda: load_data(source, quiet, recipe.seed))
-        out = processes.from_first(lambda: _fresh_folder(source, recipe)) if given is None else given
-        reporter = Reporter() if quiet else ProgressBar(f"{recipe.objective} · {recipe.energy}")
-        model, fitted = train(
-            data, recipe, out, source=source, resume=resume, overwrite=overwrite, reporter=reporter, device=device
-        )
-    if not quiet and not sys.stderr.isatty():
-        say("")  # where there is no terminal, the bar ends without a line break
-    again = f"probssl fit --resume --out {shlex.quote(str(out))}"
-    if fitted.failure is not None:
-        say(f"[bold red]error:[/] training stopped at step {fitted.steps}: {escape(fitted.failure)}")
-        say(f"try a smaller --lr, --clip-norm 0.1, or another --energy; see: probssl doctor {shlex.quote(str(out))}")
-        raise typer.Exit(1)
-    if fitted.interrupted:
-        say(f"stopped at step {fitted.steps} with a checkpoint; go on with: {again}")
-        raise typer.Exit(130)
-    if not speaks():
-        return
-    try:
-        with console.status("evaluating", quiet) as announce:
-            comparison = assess(model, data, out, announce=announce)
-            announce("writing the report")
-            page = run_page.write(Run(out))
-    except KeyboardInterrupt:
-        say(f"stopped with the model written, but not its metrics; go on with: {again}")
-        raise typer.Exit(130) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)  # said below, with what to try
+        try:
+            run = runs.fit(
+                data,
+                objective=objective,
+                energy=energy,
+                pairing=pairing,
+                encoder=encoder,
+                head=head,
+                dim=dim,
+                steps=steps,
+                batch_size=batch_size,
+                lr=lr,
+                seed=seed,
+                settings=parsed(settings or ()),
+                recipe=None if recipe is None else Recipe.from_toml(recipe),
+                label=label,
+                drop=",".join(drop or ()),
+                ids=ids,
+                test=test,
+                size=None if size is None else _size(size),
+                corrupt=corrupt,  # type: ignore[arg-type]
+                keep_constant=keep_constant,
+                weights=weights,
+                start_from=start_from,
+                out=out or below_runs,
+                resume=resume,
+                overwrite=overwrite,
+                evaluate=evaluate,  # type: ignore[arg-type]
+                progress=not quiet,
+                device=device,
+            )
+        except TrainingInterrupted as stop:
+            say(f"stopped at step {stop.step} with a checkpoint; resume with: {_again(stop.folder)}")
+            raise typer.Exit(130) from None
+        except NonFiniteLoss as error:
+            fail(str(error))
+            say("try a smaller --lr, --set plan.clip_norm=0.1, or another --energy")
+            raise typer.Exit(1) from None
+    if speaks():
+        _show(run, as_json)
+
+
+def _show(run: Any, as_json: bool) -> None:
+    """What a run came to."""
+    from probssl.report import console
+
+    comparison, left_out = run.comparison, dict(getattr(run.dataset, "left_out", {}))
+    for note in getattr(run.dataset, "notes", ()):
+        say(f"note: {note}")
     if as_json:
-        skipped = {"skipped": list(data.skipped)} if isinstance(data, ImageSet) and data.skipped else {}
         print_json(
             {
-                "run": str(out),
-                "report": str(page),
-                "steps": fitted.steps,
-                "seconds": round(fitted.seconds, 3),
-                "collapsed": fitted.collapsed,
-                **skipped,
-                **comparison.as_dict(),
+                "run": str(run.folder),
+                "report": str(run.report),
+                "steps": run.step,
+                "seconds": run.seconds,
+                "collapsed": run.collapsed,
+                **({"left_out": left_out} if left_out else {}),
+                **({} if comparison is None else comparison.as_dict()),
             }
         )
     else:
-        console.show_comparison(comparison)
-        console.say(f"model and log   {out}")
-        console.say(f"report          {page.resolve().as_uri()}")
-    console.show_collapse(fitted.collapsed, out)
+        tell_left_out(run.dataset)
+        if comparison is not None:
+            console.show_comparison(comparison)
+        console.say(f"model and log   {run.folder}")
+        console.say(f"report          {run.report.resolve().as_uri()}")
+    console.show_collapse(run.collapsed, run.folder)
 
 
-def _resumed(
-    source: Source, out: Path | None, recipe_file: Path | None, options: dict[str, Any], data: str | None
-) -> tuple[Recipe, Source, Path]:
-    """What an interrupted run was doing; with nothing there yet, what it was about to do."""
-    from probssl.runs import begin
-
-    if out is None:
-        raise InputError("--resume needs --out, the folder of the run to go on with")
-    if not (out / "recipe.toml").is_file():
-        if data is None:
-            raise InputError(f"{out} holds no run to resume")
-        return begin(data, None if recipe_file is None else Recipe.from_toml(recipe_file), options), source, out
-    run = open_run(out)
-    if data is not None and data != run.source.data:
-        raise InputError(f"the run in {out} was trained on {run.source.data}, not on {data}")
-    for flag in ("label", "drop", "keep_constant", "size", "corrupt"):
-        asked, stored = getattr(source, flag), getattr(run.source, flag)
-        if asked and asked != stored and asked != "refuse":
-            shown = ",".join(map(str, stored)) if isinstance(stored, tuple) else stored
-            raise InputError(
-                f"the run in {out} was started with --{flag.replace('_', '-')} {shown or 'left out'}, "
-                "and --resume cannot change it"
-            )
-    recipe = (
-        run.recipe
-        if recipe_file is None
-        else Recipe.from_toml(recipe_file).on(world=run.recipe.world, images=run.recipe.images)
-    )
-    return recipe.with_options(**options), run.source, out
+def parsed(settings: Any) -> dict[str, Any]:
+    """`PART.SETTING=VALUE` as a path and a value."""
+    found = {}
+    for text in settings:
+        path, equals, value = text.partition("=")
+        if not equals or "." not in path:
+            raise InputError(f"--set takes PART.SETTING=VALUE, pairing.preservation=0.8 for example, not {text!r}")
+        found[path.strip()] = read(value)
+    return found
 
 
-def _from_anywhere(data: str | None) -> str | None:
-    """The full path of a file or folder, so that the run finds its data again from elsewhere; names stay names."""
-    from probssl.data import IMAGES
-
-    return str(Path(data).resolve()) if data and data not in IMAGES and Path(data).exists() else data
-
-
-def _fresh_folder(source: Source, recipe: Recipe) -> Path:
-    """runs/DATA-OBJECTIVE-ENERGY, numbered when it is taken."""
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source.data).name.split(":")[-1].split(".")[0]) or "data"
-    base = Path("runs") / f"{stem}-{recipe.objective}-{recipe.energy}"
-    folder, number = base, 2
-    while folder.exists():
-        folder = base.with_name(f"{base.name}-{number}")
-        number += 1
-    return folder
-
-
-def _whole_numbers(text: str, option: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InputError(f"{option} takes whole numbers separated by commas, not {text!r}") from None
+def _again(folder: Path) -> str:
+    return f"probssl fit --resume --out {shlex.quote(str(folder))}"
 
 
 def _size(text: str) -> tuple[int, int]:
     """64 or 64,48: height and width."""
-    sides = _whole_numbers(text, "--size")
+    try:
+        sides = [int(part) for part in text.split(",")]
+    except ValueError:
+        sides = []
     if len(sides) not in (1, 2) or min(sides) < 1:
         raise InputError(f"--size takes a height and a width of at least one pixel, or one of both, not {text!r}")
     return sides[0], sides[-1]

@@ -14,7 +14,7 @@ from probssl.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from probssl.data import ImageSet, Table
+    from probssl.data import Dataset
 
 
 @app.command(epilog="Example: probssl sample runs/mnist-simvae-euclidean --n 100 --out new.png")
@@ -47,23 +47,23 @@ def sample(
     cluster or class, or an array [n, channels, height, width] from 0 to 1.
     """
     from probssl.data.writing import WRITABLE, check_writable
-    from probssl.decoding import draw as decode
-    from probssl.density import sample as draw
+    from probssl.model.decoding import draw as decode
+    from probssl.model.density import sample as draw
     from probssl.objectives import GenerativeObjective
     from probssl.report import console
 
     opened = open_run(run)
     model = opened.model
-    of_images = model.recipe.images is not None
+    of_images = model.of_images
     check_writable(out, overwrite, (".png", ".npy") if of_images else WRITABLE)
     decodes = isinstance(model.objective, GenerativeObjective)
     if of_class is not None and not decodes:
-        raise InputError(f"--class is for runs with a decoder, and this one is of {model.recipe.objective}")
+        raise InputError(f"--class is for runs with a decoder, and this one is of {opened.recipe.title}")
     with console.status("sampling", quiet or as_json):
         if decodes:
-            data = load_for(model, opened.source.data, opened.source.label, True, opened.source.corrupt)
+            data = opened.dataset
             rows, groups, names = decode(model, data, n, of_class=of_class, components=components, seed=seed)
-            kind = "component" if data.classes is None or not len(data.classes) else "class"
+            kind = "class" if data.classes else "component"
         else:
             rows, groups = draw(model, n, steps=steps, seed=seed)
             names, kind = [], "cluster"
@@ -112,17 +112,15 @@ def ood(
 ) -> None:
     """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores.
 
-    Of sets of images the test halves are told apart, where there are such.
+    Of data with test rows these are told apart.
     """
-    from probssl.density import SCORES, tell_apart
+    from probssl.model.density import SCORES, tell_apart
     from probssl.report import console
-    from probssl.runs import Source
 
     opened = open_run(run)
-    model = opened.model
-    own = opened.source if inside is None else Source(inside)
-    quietly = quiet or as_json
-    sides = [_rows(load_for(model, side.data, None, quietly, side.corrupt)) for side in (own, Source(outside))]
+    model, quietly = opened.model, quiet or as_json
+    known = opened.dataset if inside is None else load_for(model, inside, None, quietly)
+    sides = [_rows(data) for data in (known, load_for(model, outside, None, quietly))]
     with console.status("scoring", quiet or as_json):
         found = tell_apart(model, sides[0], sides[1], seed=seed)
     if as_json:
@@ -137,10 +135,6 @@ def ood(
     console.show_detection({name: (SCORES[name], part) for name, part in found.items()}, *map(len, sides))
 
 
-def _rows(data: Table | ImageSet) -> np.ndarray:
-    """The rows of a table, or the images that nothing was trained on."""
-    from probssl.data import Table
-
-    if isinstance(data, Table):
-        return data.features
-    return data.part("test" if len(data.test) else "all")[0]
+def _rows(data: Dataset) -> np.ndarray:
+    """The rows that nothing was trained on, of data that has such, else all."""
+    return data.batch(data.rows("all" if data.test is None else "test")).numpy()

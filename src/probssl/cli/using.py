@@ -13,6 +13,8 @@ from probssl.cli.app import (
     Data,
     Json,
     Label,
+    Moved,
+    Parts,
     Quiet,
     RunFolder,
     app,
@@ -30,28 +32,30 @@ def embed(
     run: RunFolder,
     data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
-    part: Annotated[
-        str | None,
-        typer.Option("--part", metavar="PART", help="Half of a set of images: train or test (default: both, in turn)"),
-    ] = None,
+    half: Annotated[
+        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it.")
+    ] = "all",
     corrupt: Corrupt = "refuse",
+    parts: Parts = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the representations of DATA, one row each, in columns z0, z1, …."""
-    from probssl.data import ImageSet
+    """Write the representations of DATA, one row each, in columns z0, z1, …, after the names of rows that have any.
+
+    A .npy file holds the numbers alone.
+    """
     from probssl.data.writing import check_writable, write
+    from probssl.encoders import encode
     from probssl.report import console
 
     check_writable(out, overwrite)
-    model = open_run(run).model
+    model = open_run(run, parts).model
     found = load_for(model, data, None, quiet or as_json, corrupt)  # type: ignore[arg-type]
-    if part is not None and not isinstance(found, ImageSet):
-        raise InputError(f"--part is for sets of images, and {data} is a table: leave it out")
     with console.status("embedding", quiet or as_json):
-        z = model.embed(found, part or "all")  # type: ignore[arg-type]
-        write(out, z, [f"z{i}" for i in range(z.shape[1])])
+        observed = model.observe(found, half)  # type: ignore[arg-type]
+        z = encode(model.encoder, observed.x).numpy()
+        write(out, z, [f"z{i}" for i in range(z.shape[1])], ids=observed.ids)
     if as_json:
         print_json({"out": str(out), "rows": len(z), "dim": z.shape[1]})
     elif not quiet:
@@ -64,25 +68,35 @@ def evaluate(
     run: RunFolder,
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=f"{DATA_HELP} (default: the run's own)")] = None,
     label: Label = None,
+    moved: Moved = None,
     corrupt: Corrupt = "refuse",
+    depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full.")] = "quick",
     seed: Annotated[int, typer.Option("--seed", help="Decides splits and augmentations.")] = 0,
+    parts: Parts = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Every metric that applies, beside raw features, PCA and the untrained encoder.
 
-    Of a set of images with two halves, the test half is judged and probes are fitted on the training half.
+    Of the run's own data the rows are judged that training never saw, and the metrics and the page of the run are
+    written; other data is only judged.
     """
-    from probssl.evaluation import evaluate as compare
-    from probssl.report import console
+    from probssl.report import console, run_page
+    from probssl.runs import evaluate as judge
+    from probssl.runs.workflow import assess
 
-    opened = open_run(run)
-    model = opened.model
-    of_run = opened.source.label if data is None else None
-    what = opened.source.corrupt if data is None else corrupt
-    found = load_for(model, data or opened.source.data, label or of_run, quiet or as_json, what)  # type: ignore[arg-type]
-    with console.status("evaluating", quiet or as_json) as announce:
-        comparison = compare(model, found, seed=seed, announce=announce)
+    if depth not in ("quick", "full"):
+        raise InputError(f"--evaluate is quick or full, not {depth}")
+    opened = open_run(run, parts)
+    model, quietly = opened.model, quiet or as_json
+    with console.status("evaluating", quietly) as announce:
+        if data is None:
+            opened.dataset = opened.data(moved)  # type: ignore[misc]
+            comparison = assess(model, opened.dataset, run, depth, announce=announce)  # type: ignore[arg-type]
+            run_page.write(opened)
+        else:
+            found = load_for(model, data, label, quietly, corrupt)  # type: ignore[arg-type]
+            comparison = judge(model, found, depth=depth, seed=seed, announce=announce)  # type: ignore[arg-type]
     if as_json:
         print_json(comparison.as_dict())
     else:
@@ -91,13 +105,16 @@ def evaluate(
 
 @app.command(epilog="Example: probssl doctor runs/optdigits-snl-euclidean")
 @command
-def doctor(run: RunFolder, as_json: Json = False) -> None:
+def doctor(run: RunFolder, moved: Moved = None, parts: Parts = None, as_json: Json = False) -> None:
     """Is the run healthy, and how far from the best possible? If not: what went wrong, since when, what to try."""
-    from probssl.doctor import examine
     from probssl.report import console
+    from probssl.runs.doctor import examine
 
+    opened = open_run(run, parts)
+    if moved is not None:
+        opened.found_at(moved)
     with console.status("examining", as_json):
-        diagnosis = examine(open_run(run))
+        diagnosis = examine(opened)
     if as_json:
         print_json(diagnosis.as_dict())
     else:
@@ -111,12 +128,13 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Page to write (default: RUN/report.html)")
     ] = None,
+    parts: Parts = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about a run that opens without a network."""
     from probssl.report import console, run_page
 
-    page = run_page.write(open_run(run), out)
+    page = run_page.write(open_run(run, parts), out)
     if as_json:
         print_json({"report": str(page)})
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 
 RAW = "raw features"
 NO_VARIANCE = 1e-9

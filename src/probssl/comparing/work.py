@@ -18,7 +18,7 @@ from torch import Tensor
 from probssl.comparing.grid import Candidate
 from probssl.comparing.measuring import Measurer
 from probssl.model import Model
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.training.checkpoints import gather, restore
 from probssl.training.stacked import Trial, fit_many
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from probssl.errors import InputError, MissingExtra
 
+ID = "id"
+"""What the column of names of rows is called."""
+
 WRITABLE = (".npy", ".csv", ".tsv", ".parquet")
 
 
@@ -34,8 +37,11 @@ def check_writable(path: Path, overwrite: bool, formats: Sequence[str] = WRITABL
             raise MissingExtra("writing Parquet", "parquet") from None
 
 
-def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
-    """Write array [n, m] with its column names (NPY has none); the file appears complete or not at all."""
+def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray | None = None) -> None:
+    """Write array [n, m] with its column names; the file appears complete or not at all.
+
+    With `ids` [n] a first column `id` names the rows; an NPY file has neither that nor column names.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
@@ -46,14 +52,19 @@ def write(path: Path, array: np.ndarray, names: Sequence[str]) -> None:
                 import pyarrow
                 import pyarrow.parquet
 
-                columns = {column: array[:, i] for i, column in enumerate(names)}
+                columns = {} if ids is None else {ID: ids.tolist()}
+                columns |= {column: array[:, i] for i, column in enumerate(names)}
                 pyarrow.parquet.write_table(pyarrow.table(columns), file)
             else:
                 separator = "\t" if path.suffix == ".tsv" else ","
                 head = io.StringIO()
-                csv.writer(head, delimiter=separator, lineterminator="").writerow(names)  # quotes what needs it
-                # nine significant digits bring every single-precision number back exactly
-                np.savetxt(file, array, "%.9g", separator, header=head.getvalue(), comments="", encoding="utf-8")
+                rows = csv.writer(head, delimiter=separator, lineterminator="\n")  # quotes what needs it
+                rows.writerow(names if ids is None else [ID, *names])
+                if ids is not None:
+                    rows.writerows([name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True))
+                file.write(head.getvalue().encode())
+                if ids is None:  # nine significant digits bring every single-precision number back exactly
+                    np.savetxt(file, array, "%.9g", separator, encoding="utf-8")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

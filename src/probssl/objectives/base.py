@@ -114,6 +114,9 @@ class Objective(Part, nn.Module, abc.ABC):
     """Whether every term is a mean of one number a row, which depends on that row alone, with no memory between
     batches. Several processes then take their rows each; otherwise all of them see the whole batch."""
 
+    limited_by_batch: bool = False
+    """Whether it can show log n nats at most with batches of n."""
+
     def __init__(self, energy: Energy, needs: Needs) -> None:
         super().__init__()
         self.energy = energy

@@ -85,7 +85,7 @@ class InfoNCE(PairObjective):
                 "groups of at least two can be made of the candidates batch, batch-negatives and originals"
             )
         super().__init__(energy, pair=pair, negatives=candidates in ("given", "batch-and-given"))
-        self.candidates = candidates
+        self.candidates, self.limited_by_batch = candidates, candidates == "batch"
         self.anchor = anchor or ("original" if candidates == "originals" else "augmented")
         self.group_size = group_size
 

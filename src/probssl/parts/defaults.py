@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 WORLD_ENERGIES = {"sphere": "cosine", "anisotropic": "cosine", "box": "pnorm", "normal": "euclidean"}
 """The energy that the transitions of a world ask for: −log p(z̃ | z), up to scale."""
 
+PUBLISHED_PAIRINGS = {"svhn": "gedi-svhn"}
+DECODED_PAIRINGS = {"fashion-mnist": "simvae-fashion", "celeba": "simvae-celeba"}
+"""Augmentations of sets of images that are known by name; the second of losses with a decoder."""
+
 IMAGE_DIM = 64
 
 WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8}
@@ -84,8 +88,10 @@ def pairing(objective: Objective, facts: Facts) -> Named:
     if objective.needs.score:
         return Named("siamese-fisher" if facts.coloured else "siamese-digits")
     if objective.decodes:
-        return Named("simvae-cifar10" if facts.coloured else "simvae-mnist")
-    return Named(facts.pairing or ("simclr-cifar" if facts.coloured else "gedi-mnist"))
+        usual = "simvae-cifar10" if facts.coloured else "simvae-mnist"
+        return Named(DECODED_PAIRINGS.get(facts.name or "", usual))
+    usual = "simclr-cifar" if facts.coloured else "gedi-mnist"
+    return Named(PUBLISHED_PAIRINGS.get(facts.name or "", usual))
 
 
 def encoder(objective: Objective, facts: Facts) -> Named:
@@ -127,8 +133,8 @@ def plan(objective: Objective, facts: Facts) -> dict[str, Any]:
 
 def _world(facts: Facts) -> tuple[str, int]:
     """Family and dimension of a named world; none of other data."""
-    if facts.relation is None or not facts.relation.startswith("world:"):
+    if facts.kind != "world" or facts.name is None:
         return "", 0
     from probssl.worlds.named import parse_name
 
-    return parse_name(facts.relation.removeprefix("world:"))
+    return parse_name(facts.name, "world:")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probssl.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,17 @@ class Facts:
     """Of one observation, as encoders take it."""
     rows: int
     """That training sees; of a world, which has no end, those it is looked at by."""
-    relation: str | None = None
-    """How the data itself says which observations belong together, where it does: "world:sphere10"."""
-    pairing: str | None = None
-    """The augmentation that suits this set of images, where it is known by name."""
+    name: str | None = None
+    """Of a data set that is known by name: "mnist", "sphere10"."""
+
+    @classmethod
+    def of(cls, data: Dataset) -> Facts:
+        """What is known of a data set; of its test rows nothing."""
+        from probssl.data import images_of, world_of
+
+        kind, named = data.layout.kind, data.source
+        name = world_of(named) if kind == "world" else images_of(named) if kind == "images" else None
+        return cls(kind, data.layout.shape, len(data.rows("train")), name)
 
     @property
     def features(self) -> int:
@@ -32,6 +42,11 @@ class Facts:
     def coloured(self) -> bool:
         """Whether images have colours."""
         return self.kind == "images" and self.shape[0] == 3
+
+    @property
+    def relation(self) -> str | None:
+        """How the data itself says which observations belong together, where it does: "world:sphere10"."""
+        return f"world:{self.name}" if self.kind == "world" else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -29,6 +29,8 @@ class Named:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = field(default=False, compare=False)
+    """Whether a person named it, and not a file alone: only then may it be from another package."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", dict(self.settings))
@@ -43,7 +45,7 @@ class Named:
                 inner[name] = {values.NAME: inner[name]} if isinstance(inner.get(name), str) else inner.get(name) or {}
                 inner = inner[name]
             inner[last] = value
-        return Named(self.name, settings)
+        return dataclasses.replace(self, settings=settings)
 
     def as_dict(self) -> dict[str, Any]:
         """One table of plain values."""
@@ -109,6 +111,25 @@ class Recipe:
             if isinstance(before, Named) and isinstance(now, Named) and before.name in ("", now.name):
                 given[slot] = now.with_settings({**before.settings, **now.settings})
         return dataclasses.replace(self, **given)
+
+    def with_trusted(self, **parts: Any) -> Recipe:
+        """The recipe of a file, with parts that are not ours handed in by who loads it: objects, or names."""
+        given = {}
+        for slot, part in parts.items():
+            if slot not in SLOTS:
+                raise InputError(f"a recipe has no part {slot!r}: its parts are {', '.join(SLOTS)}")
+            stored = getattr(self, slot)
+            if isinstance(part, str) and isinstance(stored, Named) and stored.name == part:
+                part = dataclasses.replace(stored, trusted=True)
+            elif isinstance(part, str):
+                part = Named(part, trusted=True)
+            given[slot] = part
+        return dataclasses.replace(self, **given)
+
+    @property
+    def title(self) -> str:
+        """The loss and what it compares by, in words."""
+        return " · ".join(_called(part) for part in (self.objective, self.energy) if part is not None)
 
     # TOML and JSON
 
@@ -177,6 +198,13 @@ class Missing:
             f"the {self.slot} was an object of the class {self.target}, which a file does not hold: hand it in again, "
             f"{self.slot}=… in Python or --{self.slot} {self.target}"
         )
+
+
+def _called(choice: Any) -> str:
+    """The name of a part, or that of its class."""
+    if isinstance(choice, Named):
+        return choice.name
+    return choice.target.rpartition(":")[2] if isinstance(choice, Missing) else type(choice).__name__
 
 
 def _plain(choice: Any) -> dict[str, Any]:

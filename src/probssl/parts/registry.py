@@ -72,12 +72,19 @@ class Registry(Mapping[str, Entry]):
         return len(self.entries)
 
     def find(self, name: str, *, own: bool = False) -> Entry:
-        """The entry of a name; `InputError` with a suggestion where there is none. With `own`, of ours alone."""
+        """The entry of a name; `InputError` with a suggestion where there is none. With `own`, of ours alone.
+
+        A name with a colon is that of a class, "package.module:Class".
+        """
         known = self._own if own else self.entries
         if name in known:
             return known[name]
-        if name in self.entries:
-            raise InputError(f"the {self.kind} {name!r} comes from another package: name it yourself")
+        if ":" in name and not own:
+            return Entry(name, name, "a class of your own", plugin=True)
+        if ":" in name or name in self.entries:
+            raise InputError(
+                f"the {self.kind} {name!r} comes from another package: name it yourself, {self.kind}={name!r} or --{self.kind} {name}"
+            )
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
         raise InputError(f"there is no {self.kind} {name!r}: {hint}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,8 @@ class Resolved:
     plan: TrainingPlan
     seed: int
     facts: Facts
-    names: Mapping[str, str]
-    """What the parts that were chosen by name are called, by slot."""
+    choices: Mapping[str, Named]
+    """Parts that were chosen by name, with all settings that they were made with, by slot."""
 
     @property
     def energy(self) -> Energy:
@@ -64,30 +64,33 @@ class Resolved:
     def called(self, slot: str) -> str:
         """The name of a part, or that of its class."""
         part = getattr(self, slot)
-        return self.names.get(slot) or KINDS[slot].name_of(type(part)) or type(part).__name__
+        chosen = self.choices.get(slot)
+        return chosen.name if chosen else KINDS[slot].name_of(type(part)) or type(part).__name__
 
     @property
     def recipe(self) -> Recipe:
         """All choices, spelled out: parts that have a name by it, others as objects."""
         return Recipe(
-            **{slot: self._choice(slot) for slot in SLOTS if slot != "energy" or self._chooses_energy},
+            **{slot: self._choice(slot) for slot in SLOTS if slot != "energy" or self.energy_is_open},
             plan={field.name: getattr(self.plan, field.name) for field in dataclasses.fields(self.plan)},
             seed=self.seed,
         )
 
     @property
-    def _chooses_energy(self) -> bool:
+    def energy_is_open(self) -> bool:
+        """Whether the objective takes any energy."""
         return "energy" in type(self.objective).declared()
 
     def _choice(self, slot: str) -> Any:
         part = getattr(self, slot)
         if part is None:
             return None
-        name = self.names.get(slot) or KINDS[slot].name_of(type(part))
-        if name is None:
+        chosen = self.choices.get(slot) or Named(KINDS[slot].name_of(type(part)) or "")
+        if not chosen.name:
             return part
-        settings = {key: value for key, value in values.settings_of(part).items() if key != "energy"}
-        return Named(name, {key: value for key, value in settings.items() if value is not None})
+        settings = values.settings_of(part) if isinstance(part, Part) else chosen.settings
+        told = {key: value for key, value in settings.items() if key != "energy" and value is not None}
+        return dataclasses.replace(chosen, settings=told)
 
     def bind(self, sample: Tensor | None = None) -> Bound:
         """Parts with initial weights, which the seed decides; `sample` is of observations as the encoder sees them."""
@@ -141,21 +144,35 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     for slot in SLOTS:
         if isinstance(chosen := getattr(recipe, slot), Missing):
             raise chosen.refuse()
-    names: dict[str, str] = {}
-    objective = _objective(recipe, facts, own, names)
-    beside = _entry("objective", names, own).beside if "objective" in names else {}
-    pairing = _pairing(recipe, objective, facts, own, names)
-    encoder = _part("encoder", recipe.encoder, defaults.encoder(objective, facts), own, names, _sizes(objective, facts))
-    head = _part("head", recipe.head or beside.get("head"), None, own, names, lambda entry, given: {})
+    made = _Choices(own)
+    objective = _objective(recipe, facts, made)
+    beside = _entry("objective", made["objective"], own).beside if "objective" in made else {}
+    pairing = _pairing(recipe, objective, facts, made)
+    encoder = _part("encoder", recipe.encoder, defaults.encoder(objective, facts), made, _sizes(objective, facts))
+    head = _part("head", recipe.head or beside.get("head"), None, made)
     _check(objective, pairing, head, facts)
-    return Resolved(objective, pairing, encoder, head, _plan(recipe, objective, facts), recipe.seed, facts, names)
+    return Resolved(objective, pairing, encoder, head, _plan(recipe, objective, facts), recipe.seed, facts, made)
 
 
-def _entry(slot: str, names: Mapping[str, str], own: bool) -> Entry:
-    return KINDS[slot].find(names[slot], own=own)
+class _Choices(dict[str, Named]):
+    """What was chosen by name so far; with `own`, names are looked up among ours alone."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.own = own
 
 
-def _part(slot: str, chosen: Any, usual: Named | None, own: bool, names: dict[str, str], suits: Any) -> Any:
+Suits = Callable[[Entry, Mapping[str, Any]], dict[str, Any]]
+"""Settings that suit the data, of a part and in view of those that were given."""
+
+
+def _entry(slot: str, named: Named, own: bool) -> Entry:
+    return KINDS[slot].find(named.name, own=own and not named.trusted)
+
+
+def _part(
+    slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Suits = lambda entry, given: {}
+) -> Any:
     """An object as it is, or the part of a name with what suits it in place of settings that were not given."""
     chosen = Named(chosen) if isinstance(chosen, str) else chosen
     if chosen is None and usual is None:
@@ -168,11 +185,11 @@ def _part(slot: str, chosen: Any, usual: Named | None, own: bool, names: dict[st
             raise InputError(f"settings of the {slot} need one to be chosen: which {slot}?")
         named = usual.with_settings(named.settings)
     assert named is not None
-    entry = KINDS[slot].find(named.name, own=own)
-    names[slot] = entry.name
+    entry = _entry(slot, named, made.own)
     fixed = usual.settings if usual is not None and usual.name == named.name else {}
     suited = {key: value for key, value in suits(entry, named.settings).items() if key not in entry.preset}
-    return values.build(slot, entry, _merged(suited, fixed, named.settings), own=own)
+    made[slot] = dataclasses.replace(named, settings=_merged(suited, fixed, named.settings))
+    return values.build(slot, entry, made[slot].settings, own=made.own)
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +205,7 @@ def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _objective(recipe: Recipe, facts: Facts, own: bool, names: dict[str, str]) -> Objective:
+def _objective(recipe: Recipe, facts: Facts, choices: _Choices) -> Objective:
     from probssl.objectives import Objective
 
     chosen = recipe.objective
@@ -198,26 +215,27 @@ def _objective(recipe: Recipe, facts: Facts, own: bool, names: dict[str, str]) -
         if recipe.energy is not None:
             raise InputError(f"{type(chosen).__name__} was given as an object and has its energy: leave energy out")
         return chosen
-    usual = Named(defaults.objective_name(facts, recipe.energy is not None))
-    entry = KINDS["objective"].find(chosen.name if chosen is not None and chosen.name else usual.name, own=own)
+    named = Named("") if chosen is None else chosen
+    named = named if named.name else Named(defaults.objective_name(facts, recipe.energy is not None), named.settings)
+    entry = _entry("objective", named, choices.own)
     cls = entry.load()
-    given = dict(chosen.settings) if chosen is not None else {}
+    given = dict(named.settings)
     if "energy" in cls.declared() and "energy" not in given:
         if "energy" not in entry.preset:
-            given["energy"] = _energy(recipe, cls, facts, own, names)
+            given["energy"] = _energy(recipe, cls, facts, choices)
         elif recipe.energy is not None:
-            given["energy"] = _fixed_energy(recipe, entry, own, names)
+            given["energy"] = _fixed_energy(recipe, entry, choices)
     elif recipe.energy is not None:
         raise InputError(f"the objective {entry.name!r} has an energy of its own: leave energy out")
 
     def suits(entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
         return defaults.objective_settings(cls, facts, {**entry.preset, **settings})
 
-    made: Objective = _part("objective", Named(entry.name, given), None, own, names, suits)
+    made: Objective = _part("objective", dataclasses.replace(named, settings=given), None, choices, suits)
     return made
 
 
-def _energy(recipe: Recipe, cls: type[Objective], facts: Facts, own: bool, names: dict[str, str]) -> Energy:
+def _energy(recipe: Recipe, cls: type[Objective], facts: Facts, choices: _Choices) -> Energy:
     from probssl.energies import Energy
 
     usual = defaults.energy(facts, cls.scores)
@@ -225,13 +243,13 @@ def _energy(recipe: Recipe, cls: type[Objective], facts: Facts, own: bool, names
     def suits(entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
         return defaults.energy_settings(entry.load(), facts)
 
-    made: Energy = _part("energy", recipe.energy, usual, own, names, suits)
+    made: Energy = _part("energy", recipe.energy, usual, choices, suits)
     if not isinstance(made, Energy):
         raise InputError(f"an energy is a name or an Energy, not {made!r}")
     return made
 
 
-def _fixed_energy(recipe: Recipe, entry: Entry, own: bool, names: dict[str, str]) -> Energy:
+def _fixed_energy(recipe: Recipe, entry: Entry, choices: _Choices) -> Energy:
     """The energy that a published name fixes, with other settings; another one is refused."""
     fixed = entry.preset["energy"]
     chosen = recipe.energy
@@ -240,27 +258,27 @@ def _fixed_energy(recipe: Recipe, entry: Entry, own: bool, names: dict[str, str]
             f"the objective {entry.name!r} is defined with the {fixed[values.NAME]} energy: leave energy out"
         )
     name, settings = values.split({**fixed, **chosen.settings}, "energy")
-    names["energy"] = name
-    made: Energy = values.build("energy", KINDS["energy"].find(name, own=own), settings, own=own)
+    choices["energy"] = Named(name, settings)
+    made: Energy = values.build("energy", _entry("energy", choices["energy"], choices.own), settings, own=choices.own)
     return made
 
 
-def _pairing(recipe: Recipe, objective: Objective, facts: Facts, own: bool, names: dict[str, str]) -> Pairing | None:
+def _pairing(recipe: Recipe, objective: Objective, facts: Facts, choices: _Choices) -> Pairing | None:
     from probssl.pairings import Pairing
 
     if facts.relation is not None:
         if recipe.pairing is not None:
             raise InputError(f"{facts.relation} says itself which observations belong together: leave pairing out")
         return None
-    made = _part("pairing", recipe.pairing, defaults.pairing(objective, facts), own, names, lambda entry, given: {})
+    made = _part("pairing", recipe.pairing, defaults.pairing(objective, facts), choices)
     if not isinstance(made, Pairing):
         raise InputError(f"a pairing is a name or a Pairing, not {made!r}")
     return made
 
 
-def _sizes(objective: Objective, facts: Facts) -> Any:
+def _sizes(objective: Objective, facts: Facts) -> Suits:
     def suits(entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return defaults.encoder_settings(entry.name, entry.load().declared(), objective.energy, facts)  # type: ignore[attr-defined]
+        return defaults.encoder_settings(entry.name, values.declared(entry.load()), objective.energy, facts)
 
     return suits
 
@@ -287,15 +305,16 @@ def _check(objective: Objective, pairing: Pairing | None, head: Any, facts: Fact
     if objective.needs.score and (pairing is None or not pairing.knows_score):
         where = facts.relation if pairing is None else f"the pairing {type(pairing).__name__}"
         raise InputError(
-            f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in noise, "
-            "or another objective, for example infonce"
+            f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
+            "noise, or another objective, for example infonce"
         )
     if objective.needs.index and pairing is None:
         raise InputError(
             f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "
             "objective, for example swav"
         )
-    if objective.decodes and facts.kind != "images" and objective.likelihood.of_chances:  # type: ignore[attr-defined]
+    if objective.decodes and facts.kind != "images" and getattr(objective, "likelihood").of_chances:
         raise InputError(
-            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, and rows of a table are not: use gaussian"
+            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, which rows of a table are not: use "
+            "gaussian"
         )

@@ -20,8 +20,8 @@ from probssl.metrics.outliers import Detection
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
-    from probssl.doctor import Diagnosis
-    from probssl.evaluation import Comparison
+    from probssl.runs.doctor import Diagnosis
+    from probssl.runs.evaluation import Comparison
     from probssl.studies import StudyResult
 
 ARROWS = {"higher": "↑", "lower": "↓", "neither": " "}

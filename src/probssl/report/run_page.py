@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 import probssl
-from probssl.doctor import examine
+from probssl.runs.doctor import examine
 from probssl.errors import InputError, ProbsslError
-from probssl.evaluation import Comparison
+from probssl.runs.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
 from probssl.report import figures, interactive, plane, tiles
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
+from probssl.runs.folder import flat
 from probssl.theory.clustering import INVARIANCE_MINIMUM
 from probssl.training.files import write_text
 from probssl.training.log import term_names
@@ -31,14 +32,12 @@ def write(run: Run, path: Path | None = None) -> Path:
 
 def render(run: Run) -> str:
     """The page as text."""
-    recipe = run.recipe
-    rows = [row for row in run.log if "event" not in row]
+    recipe, rows = run.recipe, run.rows
     diagnosis = examine(run)
     seconds = f" in {rows[-1]['seconds']:.0f} s" if rows else ""
     lead = (
         f"{html.badge('healthy' if diagnosis.healthy else 'needs attention', diagnosis.healthy)} "
-        f"&nbsp;{html.escape(recipe.objective)} objective, {html.escape(recipe.energy)} energy, "
-        f"{recipe.dim} dimensions, {rows[-1]['step'] if rows else 0:,} steps{seconds}"
+        f"&nbsp;{html.escape(recipe.title)}, {run.step:,} steps{seconds}"
     )
     sections = []
     if not diagnosis.healthy:
@@ -66,7 +65,7 @@ def render(run: Run) -> str:
         sections.append(html.section("Loss and its terms", figures.svg(curves), told))
         ranks = html.section(
             "Rank while training",
-            figures.svg(figures.rank_curve(rows, recipe.dim or 1)),
+            figures.svg(figures.rank_curve(rows, run.dim)),
             "How many dimensions the representation uses; the dotted line is all of them.",
         )
         if stored.is_file():
@@ -109,12 +108,9 @@ def _deaugmenting(comparison: Comparison) -> str:
 def _metrics(run: Run) -> str:
     assert run.comparison is not None
     codes = run.comparison.rows
-    splits = "± is the standard deviation over splits."
-    seen = f"{splits} The encoder was trained on these rows without their labels."
-    if run.recipe.world is not None:
-        seen = f"{splits} These rows are drawn afresh from the world: the encoder has seen others, and no latents."
-    if run.comparison.judged is not None:
-        seen = f"{run.comparison.judged}. The encoder saw no labels."
+    seen = f"{run.comparison.judged}. The encoder saw no labels."
+    if run.resolved.facts.relation is not None:
+        seen = f"{seen} Rows are drawn afresh from the world."
     shown = [metric for metric in METRICS if any(metric.name in values for values in codes.values())]
     body = [
         [
@@ -150,7 +146,7 @@ def _plane(run: Run) -> list[str]:
         return []
     found = plane.Plane.of_model(run.model)
     try:
-        features = run.table().features
+        features = run.dataset.batch(run.dataset.rows()).numpy()
     except (ProbsslError, OSError):
         return []
     if found is None:
@@ -226,7 +222,7 @@ def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
 
 
 def _configuration(run: Run) -> str:
-    settings = [[name, str(value)] for name, value in run.recipe.as_dict().items()]
-    source = [[name, str(value)] for name, value in run.source.as_dict().items() if value not in (None, [], False)]
+    settings = [[name, str(value)] for name, value in flat(run.recipe.as_dict()).items()]
+    source = [[name, str(value)] for name, value in run.source.as_dict().items() if name != "facts"]
     body = html.table(["setting", "value"], [*source, *settings])
     return html.section("Configuration", body, f"probssl {probssl.__version__}; also in recipe.toml beside this page.")

@@ -18,7 +18,7 @@ from probssl.encoders import ConvEncoder, ResNet8, encode, seeded
 from probssl.errors import NonFiniteLoss
 from probssl.objectives import GEDI, ConstrainedGEDI
 from probssl.pairings import Each, ImageAugmentation
-from probssl.pictures import as_bytes
+from probssl.runs.pictures import as_bytes
 from probssl.samplers import SGLD, Box
 from probssl.studies.base import Config, Result
 from probssl.studies.pictures import as_text

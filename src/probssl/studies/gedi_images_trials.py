@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.metrics.generation import Extractor, pixel_components
-from probssl.pictures import as_bytes
+from probssl.runs.pictures import as_bytes
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
 from probssl.studies.gedi_models import TrainedModel, floats, images_of

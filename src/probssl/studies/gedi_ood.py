@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probssl.density import SCORES
+from probssl.model.density import SCORES
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import gedi_ood_trials, pictures

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from probssl.density import scores_of
+from probssl.model.density import scores_of
 from probssl.metrics.outliers import detection
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
@@ -50,5 +50,5 @@ def trial(config: Config, code: str) -> Result:
 
 
 def scores(model: TrainedModel, x: Tensor) -> dict[str, np.ndarray]:
-    """Every score of `probssl.density.SCORES` for images x, [n] each."""
+    """Every score of `probssl.model.density.SCORES` for images x, [n] each."""
     return scores_of(model.log_density, model.log_probabilities, x, at_once=models.AT_ONCE)

@@ -13,7 +13,7 @@ from probssl.encoders import MLP, Centring, OnSphere, encode, seeded
 from probssl.energies import Anisotropic, Cosine
 from probssl.metrics import concentration_error, mcc
 from probssl.objectives import InfoNCE
-from probssl.pictures import as_bytes
+from probssl.runs.pictures import as_bytes
 from probssl.studies import mnist_decoder, recovery
 from probssl.studies.base import Config, Result
 from probssl.studies.mnist_decoder import DIM

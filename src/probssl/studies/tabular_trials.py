@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from probssl.encoders import encode
 from probssl.energies import Energy
-from probssl.recipe import Recipe
+from probssl.parts.recipe import Recipe
 from probssl.studies import tabular_measures as measures
 from probssl.studies.base import Config, Result
 from probssl.studies.tabular_measures import Augmentation

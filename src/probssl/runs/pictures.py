@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probssl.decoding import decoded, latent_prior, posteriors, traversals
+from probssl.model.decoding import decoded, latent_prior, posteriors, traversals
 from probssl.encoders import as_floats, encode
 from probssl.metrics.adhoc import AdhocDecoder, Images, as_images
-from probssl.model import Model
+from probssl.model import Model, Observations
 from probssl.objectives import GEDI, GenerativeObjective
-from probssl.observations import Observations
 
 COLUMNS = 12
 """Images side by side."""
@@ -44,7 +43,8 @@ def pictures(model: Model, observed: Observations, seed: int = 0) -> dict[str, n
     chance = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(observed), generator=chance)
     x = as_floats(observed.x[order[:COLUMNS]])
-    pairing = model.recipe.build_pairing()
+    pairing = model.pairing
+    assert pairing is not None
     found = {"augmented": torch.stack([x, *(pairing.sample(x, chance) for _ in range(DRAWS))])}
     z = encode(model.encoder, observed.x).double()
     queries, count = order[-QUERIES:], min(NEAREST, len(z) - 1)

@@ -4,56 +4,129 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from probssl.energies import Euclidean
 from probssl.errors import InputError, ProbsslError
-from probssl.evaluation import loss_standing
+from probssl.runs.evaluation import loss_standing
 from probssl.objectives.reference import Estimate, ReferenceLosses
 from probssl.pairings import Needs
-from probssl.recipe import ENERGY_OF, SYMMETRIC_ONLY, Recipe
-from probssl.runs import Run
+from probssl.parts.part import Part
+from probssl.parts.resolve import Resolved
+from probssl.runs.folder import Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
 from probssl.training.log import LOOKED_AT, OF_CLUSTERS, term_names
 from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 
-REMEDIES = {
+OPTIONS = {
+    "objective": "--objective",
+    "energy": "--energy",
+    "encoder.dim": "--dim",
+    "plan.steps": "--steps",
+    "plan.batch_size": "--batch-size",
+    "plan.lr": "--lr",
+}
+"""Settings with an option of their own on the command line; others are given with --set."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something to try: a setting, what to make of it, and why."""
+
+    text: str
+    setting: str | None = None
+    change: str = ""
+    """A value, or "higher" or "lower"."""
+    applies: Callable[[Resolved], bool] = lambda resolved: True
+
+    def told(self) -> str:
+        """What to do, with how it is said on the command line."""
+        if self.setting is None:
+            return self.text
+        option = OPTIONS.get(self.setting)
+        if self.change in ("higher", "lower"):
+            return f"{self.text}: a {self.change} {option or self.setting}"
+        return f"{self.text}: {option} {self.change}" if option else f"{self.text}: --set {self.setting}={self.change}"
+
+    def helps(self, resolved: Resolved) -> bool:
+        """Whether the run has the setting, does not have that value already, and the rest applies."""
+        if self.setting is None:
+            return self.applies(resolved)
+        part, _, name = self.setting.partition(".")
+        now = getattr(resolved, part)
+        if name:
+            settings = vars(now) if part == "plan" else now.settings() if isinstance(now, Part) else {}
+            if name not in settings or str(settings[name]) == self.change:
+                return False
+        elif resolved.called(part) == self.change or (part == "energy" and not resolved.energy_is_open):
+            return False
+        return self.applies(resolved)
+
+
+SLOWER = Remedy("lower the learning rate", "plan.lr", "0.001")
+BOUNDED = Remedy("limit its gradients", "plan.clip_norm", "0.1")
+LONGER = Remedy("train longer", "plan.steps", "5000", lambda resolved: resolved.plan.steps < 5000)
+WEAKER = (
+    Remedy("augment less strongly", "pairing.preservation", "higher"),
+    Remedy("augment less strongly", "pairing.noise", "lower"),
+)
+CLUSTERS = Remedy("use a loss that such clusters do not satisfy", "objective", "gedi")
+
+REMEDIES: dict[str, tuple[Remedy, ...]] = {
     "representation": (
-        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
-        "use a loss that a constant code does not satisfy: --objective infonce",
-        "set --weight-decay 0",
-        "augment less strongly: a higher --preservation, a lower --noise",
+        SLOWER,
+        BOUNDED,
+        Remedy("use a loss that a constant code does not satisfy", "objective", "infonce"),
+        Remedy("use no weight decay", "plan.weight_decay", "0.0"),
+        *WEAKER,
     ),
     "dimension": (
-        "use the cosine energy, which spreads representations over the sphere: --energy cosine",
-        "let augmentations be embedded differently: --asymmetry encoder",
-        "ask for fewer dimensions: a lower --dim",
-        "augment less strongly: a higher --preservation, a lower --noise",
+        Remedy("use an energy that spreads representations over the sphere", "energy", "cosine"),
+        Remedy(
+            "let augmentations be embedded differently",
+            "energy",
+            "asymmetric",
+            lambda resolved: not resolved.objective.compares_views and resolved.pairing is not None,
+        ),
+        Remedy("ask for fewer dimensions", "encoder.dim", "lower"),
+        *WEAKER,
     ),
     "cluster": (
-        "give clusters of one size more weight: a larger --balance",
-        "use a loss that one cluster does not satisfy: --objective gedi, or swav",
-        "lower the learning rate (--lr 0.001)",
+        Remedy("give clusters of one size more weight", "objective.balance", "higher"),
+        CLUSTERS,
+        SLOWER,
     ),
     "label": (
-        "give clusters that augmentations do not change more weight: a larger --invariance",
-        "use a loss that asks for such clusters: --objective gedi, or swav",
-        "augment less strongly: a higher --preservation, a lower --noise",
-        "ask for fewer clusters, of which augmentations tell more: a lower --clusters",
-        "train longer (--steps 5000)",
+        Remedy("give clusters that augmentations do not change more weight", "objective.invariance", "higher"),
+        CLUSTERS,
+        *WEAKER,
+        Remedy(
+            "ask for fewer clusters, of which augmentations tell more",
+            "objective.clusters",
+            "lower",
+            lambda resolved: getattr(resolved.objective, "clusters", 0) > 2,
+        ),
+        LONGER,
     ),
     "nothing learnt": (
-        "train longer (--steps 5000) or faster (--lr 0.03)",
-        "use a loss with a stronger signal: --objective infonce",
-        "augment less strongly: a higher --preservation, a lower --noise",
+        LONGER,
+        Remedy("train faster", "plan.lr", "0.03"),
+        Remedy("use a loss with a stronger signal", "objective", "infonce"),
+        *WEAKER,
     ),
-    "nothing to learn": ("augment less strongly: a higher --preservation, a lower --noise",),
+    "nothing to learn": WEAKER,
     "failure": (
-        "lower the learning rate (--lr 0.001) or limit its gradients (--clip-norm 0.1)",
-        "look for columns with extreme values, even after standardising",
+        SLOWER,
+        BOUNDED,
+        Remedy(
+            "look for columns with extreme values, even after standardising",
+            applies=lambda resolved: resolved.facts.kind == "table",
+        ),
     ),
 }
 
@@ -124,51 +197,49 @@ def examine(run: Run) -> Diagnosis:
     What happened while training is read from the log. Where the loss stands is read from the metrics of the run, or
     measured on its data if they are missing.
     """
-    rows = [row for row in run.log if "event" not in row]
-    recipe = run.recipe
-    risks = _risks(run, term_names(rows[-1]) if rows else [])
+    rows, resolved = run.rows, run.resolved
+    risks = _risks(resolved, term_names(rows[-1]) if rows else [])
     if not rows:
         return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
-    findings = _from_log(run, facts, last["step"])
+    findings = _from_log(run, facts)
     loss, trouble = _standing(run)
-    notes = _clusters(facts, findings, recipe) + _samples(rows) + ([trouble] if trouble else [])
+    notes = _clusters(facts, findings, resolved) + _samples(rows) + ([trouble] if trouble else [])
     if loss is not None:
-        findings += _from_loss(loss, recipe, collapsed=bool(findings))
-        notes += [*_where_it_stands(loss, recipe), *_best_linear(run)]
-    done = f"step {last['step']} of {recipe.steps}"
+        findings += _from_loss(loss, resolved, collapsed=bool(findings))
+        notes += [*_where_it_stands(loss, resolved), *_best_linear(run)]
     if findings:
         summary = "; ".join(finding.message for finding in findings)
     else:
         summary = (
-            f"healthy: trained to {done}, loss {last['loss']:.4g}, RankMe {last['rankme']:.2f} of {recipe.dim}, "
-            "no collapse"
+            f"healthy: trained to step {run.step} of {run.steps}, loss {last['loss']:.4g}, "
+            f"RankMe {last['rankme']:.2f} of {run.dim}, no collapse"
         )
     return Diagnosis(not findings, summary, tuple(findings), facts, risks, loss, tuple(notes))
 
 
-def _risks(run: Run, terms: list[str]) -> dict[str, str]:
+def _risks(resolved: Resolved, terms: list[str]) -> dict[str, str]:
     """Failures that the loss leaves open: of a clustering loss by its terms, else as the objective says."""
     names = [name for name in terms if name not in REGULARISERS]
     if names and set(names) <= ADMITS.keys():  # a single name may be that of another loss's term
         return open_failure_modes(names)
-    return run.recipe.build_objective(run.model.features if run.finished else 2).admits
+    return resolved.objective.admits
 
 
-def _from_log(run: Run, facts: dict[str, float], step: int) -> list[Finding]:
-    recipe = run.recipe
+def _from_log(run: Run, facts: dict[str, float]) -> list[Finding]:
+    resolved, step = run.resolved, run.step
     findings = [
-        Finding("failure", row["message"], row["step"], REMEDIES["failure"])
+        Finding("failure", row["message"], row["step"], _remedies("failure", resolved))
         for row in run.log
         if row.get("event") == "failure" and row["step"] >= step
     ]
-    for kind, since in run.standing_collapses.items():
-        message = f"{MEANING[kind]}, {_evidence(kind, facts, recipe)}"
-        findings.append(Finding(kind, message, since, _remedies(kind, recipe)))
+    for kind, since in run.collapsed.items():
+        message = f"{MEANING[kind]}, {_evidence(kind, facts, resolved)}"
+        findings.append(Finding(kind, message, since, _remedies(kind, resolved)))
     if not run.finished and not findings:
         again = f"probssl fit --resume --out {shlex.quote(str(run.folder))}"
-        findings.append(Finding("unfinished", f"training stopped at step {step} of {recipe.steps}", step, (again,)))
+        findings.append(Finding("unfinished", f"training stopped at step {step} of {run.steps}", step, (again,)))
     return findings
 
 
@@ -180,32 +251,32 @@ def _standing(run: Run) -> tuple[ReferenceLosses | None, str | None]:
         found = run.comparison.loss
         return (found, None) if math.isfinite(found.model.mean) else (None, "the loss is not finite in evaluation")
     try:
-        return loss_standing(run.model, run.data(), seed=run.recipe.seed), None
+        return loss_standing(run.model, run.dataset, seed=run.recipe.seed), None
     except (ProbsslError, OSError) as error:
         what = str(error) if isinstance(error, InputError) else type(error).__name__
         return None, f"how far the loss is from the best possible is not known: {what}"
 
 
-def _from_loss(loss: ReferenceLosses, recipe: Recipe, collapsed: bool) -> list[Finding]:
+def _from_loss(loss: ReferenceLosses, resolved: Resolved, collapsed: bool) -> list[Finding]:
     """What the loss alone reveals: nothing could be learnt, or nothing was, which goes without saying of a collapse."""
     if loss.constant is None or loss.gain is None:
         return []
     scale = abs(loss.constant.mean) or 1.0
     if loss.optimum is not None and loss.constant.mean - loss.optimum.mean < NOTHING_TO_LEARN * scale:
         message = (
-            f"nothing to learn: a model that knew the {_pairs(recipe)} exactly would have {_shown(loss.optimum)}, "
+            f"nothing to learn: a model that knew the {_pairs(resolved)} exactly would have {_shown(loss.optimum)}, "
             f"a constant encoder has {_shown(loss.constant)}: augmentations say next to nothing about their source"
         )
-        return [Finding("nothing to learn", message, None, _remedies("nothing to learn", recipe))]
+        return [Finding("nothing to learn", message, None, _remedies("nothing to learn", resolved))]
     if not collapsed and loss.gain.mean <= 2 * loss.gain.error:
         message = (
             f"nothing learnt: the loss is {_shown(loss.model)}, and a constant encoder has {_shown(loss.constant)}"
         )
-        return [Finding("nothing learnt", message, None, _remedies("nothing learnt", recipe))]
+        return [Finding("nothing learnt", message, None, _remedies("nothing learnt", resolved))]
     return []
 
 
-def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
+def _where_it_stands(loss: ReferenceLosses, resolved: Resolved) -> list[str]:
     """The loss, its optimum and the gap in plain words, and what the optimum says about the task."""
     measured = f"({loss.rows:,} rows, batches of {loss.batch_size})"
     constant = "" if loss.constant is None else f"a constant encoder has {_shown(loss.constant)}"
@@ -216,13 +287,13 @@ def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
         ]
     share = f", so this one is {loss.share_learnt:.0%} of the way" if (loss.share_learnt or 0) > 0 else ""
     notes = [
-        f"the loss is {_shown(loss.model)}; {constant}, a model that knew the {_pairs(recipe)} exactly would have "
+        f"the loss is {_shown(loss.model)}; {constant}, a model that knew the {_pairs(resolved)} exactly would have "
         f"{_shown(loss.optimum)}{share}; the gap is {_shown(loss.gap)} {measured}"
     ]
     ceiling = loss.constant.mean if loss.constant is not None else 0.0
-    if recipe.objective == "infonce" and loss.optimum.mean < TOO_EASY * ceiling:
+    if resolved.objective.limited_by_batch and loss.optimum.mean < TOO_EASY * ceiling:
         harder = ["a larger --batch-size"] * (loss.batch_size < loss.rows)
-        harder += ["a lower --preservation"] * (recipe.world is None and recipe.images is None)
+        harder += ["a lower pairing.preservation"] * (resolved.facts.kind == "table")
         notes.append(
             f"the task is nearly decided: {loss.batch_size} candidates can show {ceiling:.2f} nats at most and these "
             "augmentations carry all of them" + (f"; {' or '.join(harder)} would ask for more" if harder else "")
@@ -230,29 +301,29 @@ def _where_it_stands(loss: ReferenceLosses, recipe: Recipe) -> list[str]:
     return notes
 
 
-def _pairs(recipe: Recipe) -> str:
+def _pairs(resolved: Resolved) -> str:
     """What decides which observations are related."""
-    return "augmentation" if recipe.world is None else "world"
+    return "augmentation" if resolved.facts.relation is None else "world"
 
 
 def _best_linear(run: Run) -> list[str]:
     """For the Fisher loss of a Siamese network with the Euclidean energy: what the best linear encoder would have."""
-    recipe = run.recipe
-    siamese = recipe.energy == "euclidean" and recipe.asymmetry == "none"
-    if not (recipe.objective.endswith("fisher") and siamese and len(run.model.feature_names) <= LINEAR_FEATURES):
+    model, objective = run.model, run.resolved.objective
+    of_rows = model.standardiser is not None and model.facts.features <= LINEAR_FEATURES
+    if not (objective.scores and isinstance(objective.energy, Euclidean) and of_rows and model.pairing is not None):
         return []
     try:
-        x = run.model.inputs(run.table().features)
-        chance = torch.Generator().manual_seed(recipe.seed)
+        x = model.observe(run.dataset).x
+        chance = torch.Generator().manual_seed(run.recipe.seed)
         x = x.repeat(-(-LINEAR_PAIRS // len(x)), 1)  # as many augmentations as it takes not to fit their noise
         x = x[torch.randperm(len(x), generator=chance)[:LINEAR_PAIRS]].double()
-        views = recipe.build_pairing()(x, Needs(score=True), chance)
+        views = model.pairing(x, Needs(score=True), chance)
         assert views.score is not None
         moments = linear.Moments.of_samples(x.numpy(), views.augmented[0].numpy(), views.score[0].numpy())
-        least = linear.fisher_minimum(moments, recipe.dim)
+        least = linear.fisher_minimum(moments, model.dim)
     except (ProbsslError, OSError):
         return []
-    return [f"the best linear encoder to {recipe.dim} dimensions would have {least:.4g}"]
+    return [f"the best linear encoder to {model.dim} dimensions would have {least:.4g}"]
 
 
 def _shown(estimate: Estimate) -> str:
@@ -263,11 +334,11 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.mean:.4g}" if certain else f"{estimate.mean:.4g} ± {estimate.error:.2g}"
 
 
-def _clusters(facts: dict[str, float], findings: list[Finding], recipe: Recipe) -> list[str]:
+def _clusters(facts: dict[str, float], findings: list[Finding], resolved: Resolved) -> list[str]:
     """The terms of a clustering beside their known minima, unless a finding says it already   (GEDI Figure 4)."""
     if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
         return []
-    return [f"{_in_use(facts, recipe)}; {_of_prior(facts)}; {_of_labels(facts)}"]
+    return [f"{_in_use(facts, resolved)}; {_of_prior(facts)}; {_of_labels(facts)}"]
 
 
 def _samples(rows: list[dict[str, Any]]) -> list[str]:
@@ -279,13 +350,13 @@ def _samples(rows: list[dict[str, Any]]) -> list[str]:
     said = f"the energy of data less that of samples is {gap:.3g} nats, 0 where samples look like data"
     if abs(gap) <= CHAINS_LAG:
         return [said]
-    return [f"{said}: chains lag behind the density, and a larger --sgld-steps or a lower --lr lets them keep up"]
+    return [f"{said}: chains lag behind the density, and a larger objective.sampler.steps or a lower --lr lets them keep up"]
 
 
-def _in_use(facts: dict[str, float], recipe: Recipe) -> str:
+def _in_use(facts: dict[str, float], resolved: Resolved) -> str:
     return (
         f"the largest cluster has {facts['largest_cluster']:.1%} of the inputs, {facts['clusters_used']:.3g} of "
-        f"{recipe.clusters} clusters are in use"
+        f"{getattr(resolved.objective, 'clusters', 0)} clusters are in use"
     )
 
 
@@ -300,11 +371,11 @@ def _of_labels(facts: dict[str, float]) -> str:
     )
 
 
-def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
+def _evidence(kind: str, facts: dict[str, float], resolved: Resolved) -> str:
     if kind in ("cluster", "label") and "prior_term" not in facts:
         return "as far as predictions were finite"
     if kind == "cluster":
-        return f"{_in_use(facts, recipe)}, and {_of_prior(facts)}"
+        return f"{_in_use(facts, resolved)}, and {_of_prior(facts)}"
     if kind == "label":
         unsure = facts["label_certainty"] < AGREEMENT_BELOW
         why = "predictions are undecided" if unsure else "augmentations change the prediction"
@@ -314,23 +385,9 @@ def _evidence(kind: str, facts: dict[str, float], recipe: Recipe) -> str:
             f"energies between points vary by {facts.get('contrast', 0.0):.1g} nats (healthy: above "
             f"{MINIMUM_CONTRAST:g}) and the spread is {facts.get('spread', 0.0):.1g}"
         )
-    return f"{facts.get('numerical_rank', 0):.0f} of {recipe.dim} directions carry variance"
+    return f"only {facts.get('numerical_rank', 0):.0f} directions carry variance"
 
 
-def _remedies(kind: str, recipe: Recipe) -> tuple[str, ...]:
-    """What to try, leaving out what the recipe does already or cannot do."""
-    settled = {
-        "--energy cosine": recipe.energy == "cosine" or recipe.objective in ENERGY_OF,
-        "--weight-decay 0": recipe.weight_decay == 0,
-        "--objective infonce": recipe.objective in ("infonce", "spectral"),
-        "--asymmetry": recipe.asymmetry != "none" or recipe.objective in SYMMETRIC_ONLY or recipe.world is not None,
-        "--objective gedi": recipe.objective in ("gedi", "swav"),
-        "--balance": recipe.objective != "gedi",
-        "--invariance": recipe.objective != "gedi",
-        "--clusters": recipe.clusters == 2,
-        "--preservation": recipe.world is not None or recipe.images is not None,
-        "columns": recipe.images is not None,
-    }
-    return tuple(
-        remedy for remedy in REMEDIES[kind] if not any(done and flag in remedy for flag, done in settled.items())
-    )
+def _remedies(kind: str, resolved: Resolved) -> tuple[str, ...]:
+    """What to try, without what the run does already or cannot do."""
+    return tuple(remedy.told() for remedy in REMEDIES[kind] if remedy.helps(resolved))

@@ -11,7 +11,7 @@ from torch import Tensor
 from probssl.encoders import as_floats
 from probssl.errors import InputError
 from probssl.metrics.outliers import Detection, detection
-from probssl.model import Model
+from probssl.model.model import Model
 from probssl.objectives import GEDI, ClusteringObjective
 
 SCORES = {
@@ -83,22 +83,19 @@ def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tupl
     objective = _clustering(model)
     if not isinstance(objective, GEDI):
         raise InputError(
-            f"a model of the {model.recipe.objective} objective has no chains to sample by: train with gedi or jem"
+            f"a model of the {model.resolved.called("objective")} objective has no chains to sample by: train with gedi or jem"
         )
     model.encoder.eval()
     x = objective.generate(model.encoder, count, steps, torch.Generator().manual_seed(seed))
     with torch.no_grad():
         clusters = objective.logits(model.encoder, x).argmax(-1)
-    if model.standardiser is None:
-        return x.numpy(), clusters.numpy()
-    rows = x.double().numpy() * model.standardiser.scale + model.standardiser.mean
-    return rows, clusters.numpy()
+    return model.in_units(x), clusters.numpy()
 
 
 def _clustering(model: Model) -> ClusteringObjective:
     if not isinstance(model.objective, ClusteringObjective):
         raise InputError(
-            f"a model of the {model.recipe.objective} objective has no density: train with gedi, or with jem for the "
+            f"a model of the {model.resolved.called("objective")} objective has no density: train with gedi, or with jem for the "
             "density alone"
         )
     return model.objective

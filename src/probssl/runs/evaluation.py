@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from probssl import metrics
-from probssl.data import ImageSet, world_of
+from probssl.data import world_of
 from probssl.encoders import as_floats, encode
 from probssl.energies import Energy
 from probssl.errors import InputError
 from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
-from probssl.model import Data, Model
+from probssl.model import Data, Model, Observations
+from probssl.model.model import WHITENED_ROWS
 from probssl.objectives.reference import ReferenceLosses, reference_losses
-from probssl.observations import Observations
 from probssl.pairings import Pairing, SampledPairing
 from probssl.worlds import Conditional
 
@@ -36,8 +35,10 @@ CANDIDATES = 20_000
 REFERENCE_ROWS = 2048
 """Most rows on which a loss is compared with the least possible one."""
 
-IMAGES = 5000
-"""Most images of each half of a set that a model is judged on, and that its probes are fitted on."""
+Depth = Literal["quick", "full"]
+
+MOST_ROWS: dict[Depth, int] = {"quick": 5000, "full": 50_000}
+"""Most rows that a model is judged on, and as many on which its probes are fitted."""
 
 PATIENCE = 4e9
 """Densities of single features that are evaluated at most, in some ten seconds, before fewer queries must do."""
@@ -130,10 +131,11 @@ class Ground:
     @classmethod
     def of(cls, model: Model, observed: Observations) -> Ground | None:
         """None where the rows are not those of the world that the model was trained on."""
-        world = model.recipe.build_world()
+        world = model.world
         if world is None:
-            return cls(as_floats(observed.x), model.recipe.build_pairing(), nn.Identity())
-        if observed.latents is None or world_of(observed.source) != model.recipe.world:
+            assert model.pairing is not None
+            return cls(as_floats(observed.x), model.pairing, nn.Identity())
+        if observed.latents is None or world_of(observed.source) != model.facts.name:
             return None
         z = torch.from_numpy(observed.latents.astype(np.float32))
         if not torch.allclose(world.mixing(z), observed.x, rtol=1e-4, atol=1e-4):
@@ -147,18 +149,18 @@ class Ground:
         return nn.Sequential(self.observe, encoder)
 
 
-def judged_rows(model: Model, data: Data, seed: int) -> tuple[Observations, Observations | None]:
+def judged_rows(
+    model: Model, data: Data, seed: int, depth: Depth = "quick"
+) -> tuple[Observations, Observations | None]:
     """The rows that a model is judged on, and those that probes are fitted on where there are others for it.
 
-    Of a table, all of them and none. A set of images that has a test half is judged on it, and probes are fitted on
-    the training half; at most 5,000 images of each, which the seed chooses.
+    Data with test rows is judged on these, and probes are fitted on the others; data without, such as that of another
+    file, is judged on all of its rows, probes on parts of them. At most `MOST_ROWS` of each, which the seed chooses.
     """
-    data = model.read(data) if isinstance(data, (str, os.PathLike)) else data
-    if not isinstance(data, ImageSet):
-        return model.observe(data), None
-    if not len(data.test):
-        return model.observe(data).some(2 * IMAGES, seed), None
-    test, train = (model.observe(data, part).some(IMAGES, seed) for part in ("test", "train"))
+    found, most = model.read(data), MOST_ROWS[depth]
+    if found.test is None:
+        return model.observe(found).some(2 * most, seed), None
+    test, train = (model.observe(found, part).some(most, seed) for part in ("test", "train"))  # type: ignore[arg-type]
     return test, train
 
 
@@ -175,8 +177,8 @@ def codes(
     generator = torch.Generator().manual_seed(seed)
     x_aug = None if ground is None else ground.observe(ground.pairing.sample(ground.rows, generator))
     inputs = observed.x, x_aug, None if fitting is None else fitting.x
-    untrained = model.recipe.build_encoder(model.features)
-    yield _code("raw features" if model.recipe.images is None else "raw pixels", _flat, *inputs)
+    untrained = model.initial(as_floats(observed.x)).encoder
+    yield _code("raw pixels" if model.of_images else "raw features", _flat, *inputs)
     yield _pca(model, *inputs)
     yield _code(UNTRAINED, lambda rows: encode(untrained, rows).numpy(), *inputs)
     yield _code(TRAINED, lambda rows: encode(model.encoder, rows).numpy(), *inputs)
@@ -196,23 +198,25 @@ def _pca(model: Model, x: Tensor, x_aug: Tensor | None, fitting: Tensor | None) 
     from sklearn.decomposition import PCA
 
     rows = _flat(x if fitting is None else fitting)
-    dim = min(int(model.recipe.for_features(model.features).dim or 1), *rows.shape)
-    pca = PCA(dim, svd_solver="full" if model.recipe.images is None else "covariance_eigh").fit(rows)
+    dim = min(model.dim, *rows.shape)
+    pca = PCA(dim, svd_solver="covariance_eigh" if model.of_images else "full").fit(rows)
     return _code(f"PCA to {dim}", lambda rows: pca.transform(_flat(rows)), x, x_aug, fitting)
 
 
 def evaluate(
-    model: Model, data: Data, *, seed: int = 0, announce: Callable[[str], None] = lambda name: None
+    model: Model,
+    data: Data,
+    *,
+    depth: Depth = "quick",
+    seed: int = 0,
+    announce: Callable[[str], Any] = lambda name: None,
 ) -> Comparison:
-    """Every metric that applies, for the model and for what no learning gives, on the rows of `data`.
-
-    Of a set of images on its test half, where it has one (see `judged_rows`).
-    """
+    """Every metric that applies, for the model and for what no learning gives, on rows of `data` (see `judged_rows`)."""
     if seed < 0:
         raise InputError(f"the seed must be a whole number from 0, not {seed}")
-    observed, fitting = judged_rows(model, data, seed)
+    observed, fitting = judged_rows(model, data, seed, depth)
     if len(observed) < 2:
-        raise InputError(f"{observed.source} has 1 row, and evaluating needs more")
+        raise InputError(f"{observed.source} has 1 row to judge by, and evaluating needs more")
     rows: dict[str, dict[str, float | None]] = {}
     protocols: dict[str, str] = {}
     ground = Ground.of(model, observed)
@@ -230,23 +234,24 @@ def evaluate(
             seed=seed % 2**32,
         )
         rows[code.name], protocols = result.values, result.protocols
+    told = _told(observed, fitting)
     if ground is None:
-        return Comparison(observed.source, rows, protocols)
+        return Comparison(observed.source, rows, protocols, judged=told)
     loss = None
     if not model.objective.needs.index:  # only training can say which rows a batch holds
         announce("comparing the loss with the least possible")
         loss = _loss_standing(model, ground, seed)
     if isinstance(ground.pairing, SampledPairing):  # nobody knows how likely a source is
-        return Comparison(observed.source, rows, protocols, loss, judged=_told(observed, fitting))
+        return Comparison(observed.source, rows, protocols, loss, judged=told)
     announce("undoing augmentations")
-    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed))
+    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed), told)
 
 
 def _told(judged: Observations, fitting: Observations | None) -> str:
-    """Which images numbers are of."""
+    """Which rows numbers are of."""
     if fitting is None:
-        return f"± standard deviation over splits of {len(judged):,} images"
-    return f"{len(judged):,} test images, probes fitted on {len(fitting):,} training images"
+        return f"± standard deviation over splits of {len(judged):,} rows"
+    return f"{len(judged):,} rows that training never saw, probes fitted on {len(fitting):,} rows that it did see"
 
 
 def loss_standing(model: Model, data: Data, *, seed: int = 0) -> ReferenceLosses:
@@ -258,7 +263,7 @@ def _ground(model: Model, data: Data, seed: int) -> Ground:
     observed, _ = judged_rows(model, data, seed)
     found = Ground.of(model, observed)
     if found is None:
-        raise InputError(f"{observed.source} was not drawn from world:{model.recipe.world}, which the model is of")
+        raise InputError(f"{observed.source} was not drawn from world:{model.facts.name}, which the model is of")
     return found
 
 
@@ -266,7 +271,7 @@ def _loss_standing(model: Model, ground: Ground, seed: int) -> ReferenceLosses:
     x = ground.rows
     if len(x) > REFERENCE_ROWS:
         x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
-    size = model.recipe.batch_size
+    size = model.resolved.plan.batch_size
     batches = int(np.clip(PATIENCE / 4 / (min(size, len(x)) * x.numel()), 2, 8))
     return reference_losses(
         model.encoder,
@@ -289,11 +294,10 @@ def deaugmenting(model: Model, data: Data, *, seed: int = 0) -> dict[str, Deaugm
 
 
 def _deaugmenting(model: Model, ground: Ground, seed: int) -> dict[str, DeaugmentationResult]:
-    x, features = ground.rows, model.features
-    untrained, energy = model.recipe.build_encoder(features), model.recipe.build_objective(features).energy
+    x, before = ground.rows, model.initial(as_floats(ground.observe(ground.rows[:WHITENED_ROWS])))
     return undo_augmentations(
         {
-            UNTRAINED: (ground.encoder(untrained), energy),
+            UNTRAINED: (ground.encoder(before.encoder), before.objective.energy),
             TRAINED: (ground.encoder(model.encoder), model.objective.energy),
         },
         ground.pairing,

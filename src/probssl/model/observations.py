@@ -21,6 +21,8 @@ class Observations:
     classes: tuple[str, ...] = ()
     latents: np.ndarray | None = None
     """[n, k], the truth behind rows of a world."""
+    ids: np.ndarray | None = None
+    """[n], what each row is called."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -33,5 +35,6 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """Those of these numbers, in this order."""
-        labels, latents = (None if of is None else of[rows] for of in (self.labels, self.latents))
-        return replace(self, x=self.x[torch.from_numpy(rows)], labels=labels, latents=latents)
+        beside = {name: getattr(self, name) for name in ("labels", "latents", "ids")}
+        known = {name: None if of is None else of[rows] for name, of in beside.items()}
+        return replace(self, x=self.x[torch.from_numpy(rows)], **known)

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl.data import ImageSet, Table
 from probssl.encoders import as_floats
 from probssl.errors import InputError
-from probssl.model import Model
+from probssl.model.model import Data, Model
 from probssl.objectives import GenerativeObjective
 from probssl.samplers import LatentMixture
 
@@ -30,7 +29,7 @@ def decoder_of(model: Model) -> GenerativeObjective:
     """The objective of a model that has a decoder."""
     if not isinstance(model.objective, GenerativeObjective):
         raise InputError(
-            f"a model of the {model.recipe.objective} objective has no decoder: train with simvae, vae, "
+            f"a model of the {model.resolved.called("objective")} objective has no decoder: train with simvae, vae, "
             "beta-vae or cr-vae"
         )
     return model.objective
@@ -130,7 +129,7 @@ def log_likelihood(
 
 def draw(
     model: Model,
-    data: Table | ImageSet,
+    data: Data,
     count: int,
     *,
     of_class: str | None = None,
@@ -159,10 +158,8 @@ def draw(
     component = None if of_class is None else prior.names.index(of_class)
     chance = torch.Generator().manual_seed(seed)
     z, chosen = prior.sample(count, chance, component=component)
-    found = observed_at(objective, z, tuple(observed.x.shape[1:]), chance).numpy()
-    if model.standardiser is None:
-        return found.clip(0, 1), chosen.numpy(), prior.names
-    return found * model.standardiser.scale + model.standardiser.mean, chosen.numpy(), prior.names
+    found = observed_at(objective, z, tuple(observed.x.shape[1:]), chance)
+    return model.in_units(found.clamp(0, 1) if model.of_images else found), chosen.numpy(), prior.names
 
 
 def traversals(

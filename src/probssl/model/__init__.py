@@ -1,0 +1,6 @@
+"""A trained model: what was chosen, its weights, and what can be asked of it."""
+
+from probssl.model.model import Data, Model
+from probssl.model.observations import Observations
+
+__all__ = ["Data", "Model", "Observations"]

@@ -1,0 +1,330 @@
+"""A trained model: encoder, objective, scaling and the choices that made them, in one safetensors file."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import probssl
+from probssl.data import (
+    IMAGES,
+    Corrupt,
+    Dataset,
+    ImageSet,
+    Part,
+    Progress,
+    Standardiser,
+    Table,
+    check_images,
+    images_of,
+    is_dataset,
+    load,
+    select_features,
+)
+from probssl.encoders import WithHead, as_floats, encode
+from probssl.errors import CheckpointError, InputError
+from probssl.model.observations import Observations
+from probssl.objectives import Objective
+from probssl.pairings import Pairing
+from probssl.parts.facts import Facts
+from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, output_size, resolve
+from probssl.training.checkpoints import gather, restore
+from probssl.training.files import load_tensors, save_tensors
+from probssl.worlds import World, named_world
+
+FORMAT = 2
+
+WHITENED_ROWS = 10_000
+"""Observations, at most, that parts begin from which look at the data before the first step."""
+
+Data = Any
+"""Whatever `probssl.load` reads: a data set, an array, a frame, a file, a folder or a name."""
+
+
+@dataclass
+class Model:
+    """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
+
+    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1.
+    """
+
+    resolved: Resolved
+    encoder: nn.Module
+    objective: Objective
+    pairing: Pairing | None
+    """None of a world, which makes its own pairs."""
+    standardiser: Standardiser | None
+    """None of images."""
+    feature_names: tuple[str, ...] = ()
+    label_name: str | None = None
+
+    @classmethod
+    def untrained(cls, recipe: Recipe, data: Dataset) -> Model:
+        """The model before its first step: initial weights from the seed, scaling from the rows for training."""
+        return cls.of(resolve(recipe, Facts.of(data)), data)
+
+    @classmethod
+    def of(cls, resolved: Resolved, data: Dataset, standardiser: Standardiser | None = None) -> Model:
+        """The same of choices that are made already; with a scaling in place of that of the data, where given."""
+        rows = data.rows("train")
+        kind, names = data.layout.kind, data.layout.names
+        if kind == "table" and standardiser is None:
+            standardiser = Standardiser.fit(data.batch(rows).numpy())
+        if kind == "world":
+            standardiser = Standardiser(np.zeros(len(names)), np.ones(len(names)))
+        if kind == "world":
+            chance = torch.Generator().manual_seed(resolved.seed)
+            sample = world_of(resolved).observe(WHITENED_ROWS, chance)[0]
+        else:
+            some = np.random.default_rng(resolved.seed).permutation(rows)[:WHITENED_ROWS]
+            sample = _prepared(standardiser, data.batch(np.sort(some)).numpy())
+        made = resolved.bind(as_floats(sample))
+        return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
+
+    @property
+    def recipe(self) -> Recipe:
+        """Every choice, spelled out."""
+        return self.resolved.recipe
+
+    @property
+    def facts(self) -> Facts:
+        """What was known of the training data."""
+        return self.resolved.facts
+
+    @property
+    def of_images(self) -> bool:
+        """Whether observations are images."""
+        return self.facts.kind == "images"
+
+    @cached_property
+    def dim(self) -> int:
+        """Dimensions of the representation."""
+        return output_size(self.backbone, self.facts.shape)
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The encoder without its projection head."""
+        return self.encoder.backbone if isinstance(self.encoder, WithHead) else self.encoder
+
+    @cached_property
+    def world(self) -> World | None:
+        """The world that it was trained on, where it was one."""
+        return world_of(self.resolved) if self.facts.kind == "world" else None
+
+    def initial(self, sample: Tensor | None = None) -> Model:
+        """The same model before its first step."""
+        made = self.resolved.bind(sample)
+        model = copy.copy(self)
+        model.encoder, model.objective, model.pairing = made.encoder, made.objective, made.pairing
+        return model
+
+    def module(self) -> nn.Module:
+        """One network from raw numbers to representations [n, dim]: scaling, then the encoder without its head.
+
+        Rows are in the units and columns of the training data, images bytes or numbers from 0 to 1.
+        """
+        before = Bytes() if self.standardiser is None else Scaling(self.standardiser)
+        return nn.Sequential(before, copy.deepcopy(self.backbone)).eval()
+
+    def inputs(self, rows: np.ndarray) -> Tensor:
+        """Rows as the encoder takes them: standardised, single precision, one after the other in memory.
+
+        The order in memory decides how a matrix product rounds: of equal rows every path must make equal
+        representations. Images [n, channels, height, width] are taken as they are, those in grey three times by a model
+        of colours.
+        """
+        if self.standardiser is not None:
+            return _prepared(self.standardiser, rows)
+        if not self.of_images:
+            return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+        images, shape = check_images(rows, "the images"), self.facts.shape
+        if images.shape[1] == 1 and shape[0] == 3:
+            images = images.repeat(3, axis=1)
+        if images.shape[1:] != shape:
+            raise InputError(
+                f"the model is of images of {_pixels(shape)}, and these are of {_pixels(images.shape[1:])}"
+            )
+        return torch.from_numpy(images)
+
+    def in_units(self, x: Tensor) -> np.ndarray:
+        """The inverse of `inputs`: standardised rows in the units of the data; images as they are."""
+        return x.numpy() if self.standardiser is None else self.standardiser.inverse(x.double().numpy())
+
+    def read(
+        self,
+        source: Data,
+        *,
+        label: str | None = None,
+        corrupt: Corrupt = "refuse",
+        progress: Progress | None = None,
+    ) -> Dataset:
+        """Data for this model: a table in its columns, or images; those of a folder are resized to the model's size."""
+        seed, shape = self.resolved.seed % 2**32, self.facts.shape
+        if is_dataset(source):
+            return source
+        if not self.of_images:
+            if corrupt != "refuse":
+                raise InputError(f"{_written(source)} is read as a table: corrupt is for images")
+            return load(source, label=label, features=self.feature_names or None, seed=seed, progress=progress)
+        if isinstance(source, (str, os.PathLike)) and images_of(source) is not None:
+            of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
+            size = None if of_one_size else (shape[1], shape[2])
+            return load(source, label=label, size=size, corrupt=corrupt, progress=progress)
+        found = load(source, label=label, progress=progress)
+        if found.layout.kind != "images":
+            raise InputError(f"the model is of images, and {found.source} is no set, folder or archive of images")
+        return found
+
+    def observe(self, data: Data, part: Part = "all") -> Observations:
+        """Data as the encoder takes it: all rows, or those for training or for the test."""
+        found = self.read(data)
+        if isinstance(found, Table) and self.feature_names:
+            found = select_features(found, self.feature_names)
+        if (found.layout.kind == "images") != self.of_images:
+            kinds = ("images", "a table") if self.of_images else ("tables", "a set of images")
+            raise InputError(f"the model is of {kinds[0]}, and {found.source} is {kinds[1]}")
+        rows = found.rows(part)
+        if part != "all" and not len(rows):
+            raise InputError(f"{found.source} has no {part} rows")
+        labels, latents, ids = (None if of is None else of[rows] for of in (found.labels, found.latents, found.ids))
+        x = self.inputs(found.batch(rows).numpy())
+        return Observations(found.source, x, labels, found.classes, latents, ids)
+
+    def embed(self, data: Data, part: Part = "all") -> Any:
+        """Representations of rows or images, in the form that the data has.
+
+        An array, a tensor, a file, a name or a data set gives an array [n, dim]; a frame of pandas, polars or Arrow a
+        frame of the same kind, with its index, of columns z0, z1, …. Of data with test rows, `part` says which.
+        """
+        z = encode(self.encoder, self.observe(data, part).x).numpy()
+        return z if is_dataset(data) or isinstance(data, (str, os.PathLike, np.ndarray, Tensor)) else _alike(z, data)
+
+    # Files
+
+    def save(self, path: Path) -> None:
+        """Write the model to one file, atomically."""
+        tensors = {
+            **gather("encoder", self.encoder.state_dict()),
+            **gather("objective", self.objective.state_dict()),
+        }
+        if self.standardiser is not None:
+            tensors["standardiser.mean"] = torch.from_numpy(self.standardiser.mean)
+            tensors["standardiser.scale"] = torch.from_numpy(self.standardiser.scale)
+        metadata: dict[str, Any] = {
+            "format": FORMAT,
+            "probssl": probssl.__version__,
+            "recipe": self.recipe.as_dict(),
+            "facts": self.facts.as_dict(),
+            "feature_names": list(self.feature_names),
+            "label_name": self.label_name,
+        }
+        save_tensors(path, tensors, metadata)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **parts: Any) -> Model:
+        """Read a model file, or the one in a run's folder. Nothing in the file is ever executed or imported.
+
+        Parts that are not ours must be named: `Model.load(folder, encoder=MyNet())`, or `objective="name"` of one that
+        another package brings.
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / "model.safetensors"
+            if not path.exists():
+                raise CheckpointError(f"{path.parent} holds no finished model: train it to the end first")
+        tensors, metadata = load_tensors(path)
+        if "recipe" not in metadata:
+            raise CheckpointError(f"{path} is a checkpoint, not a model")
+        if metadata["format"] != FORMAT:
+            when = "a newer" if metadata["format"] > FORMAT else "an older"
+            raise InputError(f"{path} was written by {when} probssl ({metadata['probssl']}), whose files differ")
+        recipe = Recipe.from_dict(metadata["recipe"]).with_trusted(**parts)
+        resolved = resolve(recipe, Facts.from_dict(metadata["facts"]), own=True)
+        scale = [tensors.get(f"standardiser.{part}") for part in ("mean", "scale")]
+        made = resolved.bind()
+        model = cls(
+            resolved,
+            made.encoder,
+            made.objective,
+            made.pairing,
+            None if None in scale else Standardiser(*(part.numpy() for part in scale if part is not None)),
+            tuple(metadata["feature_names"]),
+            metadata["label_name"],
+        )
+        model.take_weights(tensors, path)
+        return model
+
+    def take_weights(self, tensors: dict[str, Tensor], path: Path) -> None:
+        """Put weights of a file in place of the initial ones."""
+        try:
+            restore(self.encoder, "encoder", tensors)
+            restore(self.objective, "objective", tensors)
+        except CheckpointError as error:
+            raise InputError(f"{path} does not fit its own recipe ({error})") from error
+
+
+class Scaling(nn.Module):
+    """(x − mean) / scale, in double precision: raw rows [n, columns] to what an encoder takes."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, standardiser: Standardiser) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(standardiser.mean.copy()))
+        self.register_buffer("scale", torch.from_numpy(standardiser.scale.copy()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x.double() - self.mean) / self.scale).float()
+
+
+class Bytes(nn.Module):
+    """Pixels from 0 to 255 as numbers from 0 to 1; numbers as they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return as_floats(x)
+
+
+def world_of(resolved: Resolved) -> World:
+    """The world that is trained on, its mixing decided by the seed."""
+    assert resolved.facts.name is not None
+    return named_world(resolved.facts.name, seed=resolved.seed % 2**32)
+
+
+def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:
+    if standardiser is None:
+        return torch.from_numpy(rows)
+    return torch.from_numpy(standardiser.transform(rows).astype(np.float32, order="C"))
+
+
+def _alike(z: np.ndarray, data: Any) -> Any:
+    """Representations as a frame of the kind of `data`; what is no frame gets the array."""
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(data, eager_only=True)
+    except TypeError:
+        return z
+    columns = {f"z{column}": z[:, column] for column in range(z.shape[1])}
+    made = nw.from_dict(columns, backend=frame.implementation).to_native()
+    if frame.implementation.is_pandas_like():
+        made.index = data.index
+    return made
+
+
+def _written(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the data"
+
+
+def _pixels(shape: Any) -> str:
+    channels, height, width = shape
+    return f"{height} × {width} pixels in {'grey' if channels == 1 else 'colour'}"

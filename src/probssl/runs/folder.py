@@ -1,0 +1,314 @@
+"""A run's folder: what is in it, who may write it, and how it is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows: runs are not guarded against each other there
+    fcntl = None  # type: ignore[assignment]
+
+from probssl import processes
+from probssl.data import Corrupt, Dataset, Progress, load
+from probssl.errors import CheckpointError, InputError
+from probssl.model import Model
+from probssl.parts.facts import Facts
+from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, output_size, resolve
+from probssl.runs.evaluation import Comparison
+from probssl.training.files import write_text
+from probssl.training.log import read_log
+
+LOCK, RECIPE, SOURCE, MODEL, METRICS = ".lock", "recipe.toml", "source.json", "model.safetensors", "metrics.json"
+RESULTS = (MODEL, METRICS, "projection.npz", "pictures.npz", "report.html")
+"""What is written when training ends."""
+
+OBJECTS = ("array", "tensor", "frame", "dataset")
+"""What data is called that came as an object, and cannot be read again."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run's rows come from, so that the run can be resumed and evaluated again."""
+
+    data: str
+    label: str | None = None
+    drop: tuple[str, ...] = ()
+    ids: str | None = None
+    test: float | str | None = None
+    """A share of the rows, a column or a file: what training never sees. None where the data says so itself."""
+    keep_constant: bool = False
+    size: tuple[int, int] | None = None
+    """To which images are resized."""
+    corrupt: Corrupt = "refuse"
+    """What is done with unreadable images."""
+    seed: int = 0
+    """Of rows that are drawn, and of a share of test rows."""
+    fingerprint: str | None = None
+    """Of the content, by which moved data is known again."""
+    facts: dict[str, Any] | None = None
+    """What choices depended on (`Facts`)."""
+
+    def read(self, progress: Progress | None = None, **changes: Any) -> Dataset:
+        """The data, its test rows set aside."""
+        return load(
+            self.data,
+            label=self.label,
+            drop=self.drop,
+            ids=self.ids,
+            size=self.size,
+            corrupt=self.corrupt,
+            seed=self.seed % 2**32,
+            test=self.test,
+            progress=progress,
+            **changes,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """What differs from the default, as plain values for JSON."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        default = dataclasses.asdict(Source(self.data))
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+            if name == "data" or value != default[name]
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Source:
+        """The inverse of `as_dict`."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
+
+
+class Run:
+    """A run's folder, read lazily: recipe, log, model, metrics."""
+
+    def __init__(self, folder: str | os.PathLike[str], **parts: Any) -> None:
+        """`parts` are those that are not ours, by slot: `Run(folder, encoder=MyNet())` (see `Model.load`)."""
+        self.folder = folder = Path(folder)
+        self.parts = parts
+        if folder.is_file():
+            raise InputError(f"{folder} is a file: give the folder that probssl fit wrote")
+        if not (folder / RECIPE).is_file():
+            what = "is not a run" if folder.is_dir() else "does not exist"
+            raise InputError(f"{folder} {what}: give the folder that probssl fit wrote")
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What the run was asked to do, every choice spelled out."""
+        return Recipe.from_toml(self.folder / RECIPE)
+
+    @cached_property
+    def source(self) -> Source:
+        """Where its rows came from."""
+        return Source.from_dict(self._json(SOURCE))
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """Rows and events of the log."""
+        path = self.folder / "log.jsonl"
+        return read_log(path) if path.is_file() else []
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of the log without its events."""
+        return [row for row in self.log if "event" not in row]
+
+    @property
+    def step(self) -> int:
+        """The last step in the log."""
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps were asked for."""
+        return int(self.recipe.plan["steps"])
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken."""
+        return float(self.rows[-1]["seconds"]) if self.rows else 0.0
+
+    @property
+    def collapsed(self) -> dict[str, int]:
+        """Collapses that were seen and had not gone by the end of the log: kind -> step at which they set in."""
+        standing: dict[str, int] = {}
+        for row in self.log:
+            if row.get("event") == "recovery":
+                standing.pop(row["kind"], None)
+            elif row.get("event") == "collapse":
+                standing[row["kind"]] = row["step"]
+        return standing
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """The recipe with its parts made, before data is seen."""
+        if self.finished:
+            return self.model.resolved
+        return resolve(self.recipe.with_trusted(**self.parts), Facts.from_dict(self.source.facts or {}), own=True)
+
+    @cached_property
+    def dim(self) -> int:
+        """Dimensions of the representation."""
+        return self.model.dim if self.finished else output_size(self.resolved.bind().encoder, self.resolved.facts.shape)
+
+    @cached_property
+    def model(self) -> Model:
+        """The trained model."""
+        return Model.load(self.folder, **self.parts)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data, read once."""
+        return self.data()
+
+    def data(self, at: Any = None) -> Dataset:
+        """What it was trained on, read again; from another place than before with `at`, or an object handed in."""
+        if at is not None:
+            return self.found_at(at)
+        if self.source.data in OBJECTS:
+            raise InputError(f"{self.folder} was trained on an object in memory ({self.source.data}): hand it in again")
+        try:
+            return self.source.read(features=None if self.model.of_images else self.model.feature_names or None)
+        except InputError as error:
+            if "there is no file" in str(error):
+                raise InputError(f"{error}; if it has moved, say where it is with --data") from error
+            raise
+
+    def found_at(self, data: Any) -> Dataset:
+        """The data of this run at another place, which is remembered; refused if it is not the same."""
+        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        moved = dataclasses.replace(self.source, data=path or self.source.data)
+        found = moved.read() if path is not None else load(data, label=self.source.label, drop=self.source.drop)
+        if path is None:
+            found = found.with_test(self.source.test, self.source.seed % 2**32)
+        if self.source.fingerprint not in (None, found.fingerprint):
+            raise InputError(f"{found.source} is not the data that the run in {self.folder} was trained on")
+        if path is not None and moved != self.source:
+            self.source = moved  # type: ignore[misc]
+            write_json(self.folder / SOURCE, moved.as_dict())
+        return found
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return (self.folder / MODEL).is_file()
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The metrics written at the end of the run, or by `probssl evaluate`."""
+        if not (self.folder / METRICS).is_file():
+            return None
+        try:
+            return Comparison.from_dict(self._json(METRICS))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{self.folder / METRICS} is damaged: copy it back, or evaluate again") from None
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            stored = json.loads((self.folder / name).read_text(encoding="utf-8"))
+            if isinstance(stored, dict):
+                return stored
+        except (ValueError, OSError):
+            pass
+        raise InputError(f"{self.folder / name} is damaged or missing: copy it back, or train again")
+
+    @property
+    def report(self) -> Path:
+        """The page about the run."""
+        return self.folder / "report.html"
+
+    def __repr__(self) -> str:
+        state = "finished" if self.finished else f"at step {self.step} of {self.steps}"
+        return f"Run({str(self.folder)!r}, {self.recipe.title}, {state})"
+
+    def _repr_html_(self) -> str:
+        shown = "" if self.comparison is None else self.comparison._repr_html_()
+        return f"<p><code>{repr(self).replace('<', '&lt;')}</code></p>{shown}"
+
+
+def check(folder: Path, known: bool) -> bool:
+    """Whether a folder holds a run, which is refused unless it is known; and so is a folder of other things."""
+    started = (folder / RECIPE).is_file()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, and a run needs a folder")
+    if started and not known:
+        raise InputError(f"{folder} already holds a run: choose another --out, --resume it, or --overwrite it")
+    if not started and folder.is_dir() and any(not _left_behind(path) for path in folder.iterdir()):
+        raise InputError(f"{folder} holds other files: choose another --out")
+    return started
+
+
+def _left_behind(path: Path) -> bool:
+    """Whether a file is what a run killed in its first moments leaves."""
+    return path.name in (SOURCE, LOCK) or (path.name.startswith(".") and path.suffix == ".partial")
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep other trainings from writing this run; the claim ends with the process, however it ends."""
+    with contextlib.ExitStack() as held:
+
+        def claim() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / LOCK).open("w"))
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise InputError(
+                        f"{folder} is being written by another process: wait for it, or choose another --out"
+                    ) from None
+
+        processes.from_first(claim)  # for all that train this run together
+        yield
+
+
+def begin(folder: Path, recipe: Recipe, source: Source, *, fresh: bool) -> None:
+    """Write down what will be done; what an earlier run in the folder came to is removed with `fresh`."""
+    for name in RESULTS if fresh else ():
+        (folder / name).unlink(missing_ok=True)
+    write_json(folder / SOURCE, source.as_dict())
+    write_text(folder / RECIPE, recipe.to_toml())
+
+
+def check_same(stored: Recipe, asked: Recipe) -> None:
+    """Refuse to resume a run as another one. More steps are allowed."""
+    mine, theirs = (flat(recipe.as_dict()) for recipe in (asked, stored))
+    for name in {**theirs, **mine}:
+        if mine.get(name) != theirs.get(name) and not (name == "plan.steps" and mine[name] > theirs[name]):
+            raise CheckpointError(
+                f"the run was started with {name} = {theirs.get(name)}, and --resume cannot make it {mine.get(name)}"
+            )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their paths: {"objective.candidates": "batch"}."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """A document that any JSON reader takes, atomically."""
+    write_text(path, json.dumps(_strict(document), indent=2, allow_nan=False) + "\n")
+
+
+def _strict(value: Any) -> Any:
+    """Numbers that JSON cannot hold become null."""
+    if isinstance(value, dict):
+        return {key: _strict(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
