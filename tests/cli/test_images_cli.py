@@ -67,7 +67,7 @@ def test_fit_on_a_folder_writes_a_run(room):
     assert run.comparison.loss.optimum is None
     with np.load(room / "run" / "pictures.npz") as sheets:
         heads = sheets["neighbours"][:, 0]
-        test = load_images(room / "bars").test
+        test = load_images(room / "bars").test_images
         assert all(any(np.array_equal(head, image) for image in test) for head in heads)
 
 
@@ -96,11 +96,11 @@ def test_embedding_parts_arrays_and_other_folders(room, scratch):
         halves.append(np.load(f"{part}.npy"))
         assert np.array_equal(halves[-1], model.embed(getattr(found, part)))
     assert np.allclose(np.load("all.npy"), np.concatenate(halves), atol=1e-5)
-    floats = (found.test / np.float32(255)).astype(np.float64)
+    floats = (found.test_images / np.float32(255)).astype(np.float64)
     assert np.allclose(model.embed(floats), halves[1], atol=1e-5)
     succeed("embed", room / "run", room / "plain", "--out", "plain.csv", "-q")
     assert np.loadtxt("plain.csv", delimiter=",", skiprows=1).shape == (10, 6), "resized to the model's size"
-    grey = found.test[:, :1]
+    grey = found.test_images[:, :1]
     assert np.array_equal(model.embed(grey), model.embed(grey.repeat(3, axis=1))), "grey is shown three times"
     assert refusal("embed", room / "run", room / "bars", "--part", "both", "--out", "z.npy").count("train, test")
     assert "no test half" in refusal("embed", room / "run", room / "plain", "--part", "test", "--out", "z.npy")
@@ -264,7 +264,7 @@ def test_tables_and_images_are_not_mixed_up(room, scratch):
 def test_one_call_in_python(tmp_path):
     images = np.concatenate([bars(20, "standing", 0), bars(20, "lying", 1)])
     labels = np.repeat([0, 1], 20)
-    data = ImageSet("bars", images[::2], labels[::2], images[1::2], labels[1::2], ("standing", "lying"))
+    data = ImageSet.of_halves("bars", images[::2], labels[::2], images[1::2], labels[1::2], ("standing", "lying"))
     options = {"dim": 3, "width": 2, "steps": 3, "batch_size": 8, "overwrite": True, "out": tmp_path / "run"}
     run = probssl.fit(data, **options)
     assert run.recipe.augmentation == "gedi-mnist"
