@@ -29,7 +29,7 @@ def decoder_of(model: Model) -> GenerativeObjective:
     """The objective of a model that has a decoder."""
     if not isinstance(model.objective, GenerativeObjective):
         raise InputError(
-            f"a model of the {model.resolved.called("objective")} objective has no decoder: train with simvae, vae, "
+            f"a model of the {model.resolved.called('objective')} objective has no decoder: train with simvae, vae, "
             "beta-vae or cr-vae"
         )
     return model.objective

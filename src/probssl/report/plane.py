@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probssl import density
+from probssl.model import density
 from probssl.errors import InputError
 from probssl.model import Model
 from probssl.objectives import GEDI, ClusteringObjective
