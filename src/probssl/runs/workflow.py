@@ -27,6 +27,7 @@ from probssl.runs.folder import MODEL, RECIPE, Run, Source
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train
 from probssl.training.files import atomic_path
+from probssl.training.surroundings import one_thread
 from probssl.training.watch import MEANING
 
 TEST_SHARE = 0.2
@@ -151,7 +152,7 @@ def fit(
             processes.from_first(lambda: model.save(place / MODEL))
             for kind, step in fitted.collapsed.items():
                 warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
-            with announce:
+            with announce, one_thread(model.facts.kind != "images"):
                 processes.from_first(lambda: judge(model, dataset, place, evaluate, announce))
     run = Run(place, **{slot: part for slot, part in parts.items() if part is not None and not isinstance(part, str)})
     run.model, run.dataset = model, dataset  # type: ignore[misc]
