@@ -137,7 +137,7 @@ def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:
 
 
 def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
-    """Fill in what suits the data, and refuse what does not go together. With `own`, names are ours alone (of files)."""
+    """Fill in what suits the data, and refuse what does not go together. With `own`, as of files, names are ours."""
     for slot in SLOTS:
         if isinstance(chosen := getattr(recipe, slot), Missing):
             raise chosen.refuse()
@@ -145,7 +145,8 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     objective = _objective(recipe, facts, own, names)
     beside = _entry("objective", names, own).beside if "objective" in names else {}
     pairing = _pairing(recipe, objective, facts, own, names)
-    encoder = _part("encoder", recipe.encoder, defaults.encoder(objective, facts), own, names, _sizes(objective, facts))
+    network = defaults.encoder(objective, facts)
+    encoder = _part("encoder", recipe.encoder, network, own, names, _sizes(objective, facts))
     head = _part("head", recipe.head or beside.get("head"), None, own, names, lambda entry, given: {})
     _check(objective, pairing, head, facts)
     return Resolved(objective, pairing, encoder, head, _plan(recipe, objective, facts), recipe.seed, facts, names)
@@ -200,7 +201,7 @@ def _objective(recipe: Recipe, facts: Facts, own: bool, names: dict[str, str]) -
         return chosen
     usual = Named(defaults.objective_name(facts, recipe.energy is not None))
     entry = KINDS["objective"].find(chosen.name if chosen is not None and chosen.name else usual.name, own=own)
-    cls = entry.load()
+    cls: type[Objective] = entry.load()
     given = dict(chosen.settings) if chosen is not None else {}
     if "energy" in cls.declared() and "energy" not in given:
         if "energy" not in entry.preset:
@@ -260,7 +261,7 @@ def _pairing(recipe: Recipe, objective: Objective, facts: Facts, own: bool, name
 
 def _sizes(objective: Objective, facts: Facts) -> Any:
     def suits(entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return defaults.encoder_settings(entry.name, entry.load().declared(), objective.energy, facts)  # type: ignore[attr-defined]
+        return defaults.encoder_settings(entry.name, values.declared(entry.load()), objective.energy, facts)
 
     return suits
 
@@ -287,15 +288,16 @@ def _check(objective: Objective, pairing: Pairing | None, head: Any, facts: Fact
     if objective.needs.score and (pairing is None or not pairing.knows_score):
         where = facts.relation if pairing is None else f"the pairing {type(pairing).__name__}"
         raise InputError(
-            f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in noise, "
-            "or another objective, for example infonce"
+            f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
+            "noise, or another objective, for example infonce"
         )
     if objective.needs.index and pairing is None:
         raise InputError(
             f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "
             "objective, for example swav"
         )
-    if objective.decodes and facts.kind != "images" and objective.likelihood.of_chances:  # type: ignore[attr-defined]
+    if objective.decodes and facts.kind != "images" and getattr(objective, "likelihood").of_chances:  # noqa: B009
         raise InputError(
-            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, and rows of a table are not: use gaussian"
+            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, which rows of a table are not: use "
+            "gaussian"
         )

@@ -337,7 +337,11 @@ def describe(name: str, module: nn.Module) -> dict[str, str]:
         if type(part).__module__.startswith("torch."):
             settings = part.extra_repr()
         else:
-            public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
+            public = {
+                key: value
+                for key, value in sorted(vars(part).items())
+                if key[0] != "_" and key not in ("training", "bound")
+            }
             settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if plain(value))
         described[path] = f"{type(part).__name__}({settings})"
     return described
