@@ -1,7 +1,7 @@
 """Clusters without labels, judged by labels: GEDIClusterer beside k-means, a mixture, spectral clustering, SwAV.
 
 NMI of clusters and classes on tables of `probssl data list`, as many clusters as classes, every feature standardised,
-median over seeds; labels are seen by nobody but the score. Some three minutes a seed:
+median over seeds; labels are seen by nobody but the score. Some two minutes a seed:
 
     python benchmarks/clusterers.py --seeds 5 --out clusterers.json
     python benchmarks/clusterers.py --data pmlb:vehicle --methods k-means GEDI --seeds 3
