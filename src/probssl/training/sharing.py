@@ -65,8 +65,6 @@ class Sharing:
             yield
 
     def _hook(self, hooks: contextlib.ExitStack, module: nn.Module, around: Callable[[Tensor], Call]) -> None:
-        """Let `around` act before and after each call of a module for a loss."""
-
         def before(module: nn.Module, given: tuple[Tensor]) -> Tensor | None:
             if not self._computing:
                 return None
