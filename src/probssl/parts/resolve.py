@@ -177,7 +177,7 @@ def _part(slot: str, chosen: Any, usual: Named | None, own: bool, names: dict[st
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of which later ones win; those of a part within are merged too: {"sampler": {"steps": 9}} keeps others."""
+    """Settings of which later ones win; those of a part within are merged: {"sampler": {"steps": 9}} keeps others."""
     found: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():

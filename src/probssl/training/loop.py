@@ -90,7 +90,7 @@ def fit(
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
             run.begin(resume)
-            with reporter:
+            with reporter, run.sharing.hooked():
                 return run.train(reporter, ended)
 
 
