@@ -92,7 +92,7 @@ def fit(
             run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
             with one_thread(is_small(encoder, run.stream.some(1), plan.batch_size)):
                 run.begin(resume)
-                with reporter:
+                with reporter, run.sharing.hooked():
                     return run.train(reporter, ended)
 
 
@@ -346,7 +346,11 @@ def describe(name: str, module: nn.Module) -> dict[str, str]:
         if type(part).__module__.startswith("torch."):
             settings = part.extra_repr()
         else:
-            public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
+            public = {
+                key: value
+                for key, value in sorted(vars(part).items())
+                if key[0] != "_" and key not in ("training", "bound")
+            }
             settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if plain(value))
         described[path] = f"{type(part).__name__}({settings})"
     return described
