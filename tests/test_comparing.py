@@ -324,7 +324,7 @@ def table():
     angle = random.random(160) * 2 * np.pi
     ring = (1 + 2 * labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
     features = np.hstack([ring, random.normal(size=(160, 4))])
-    return Table("rings", features, tuple("abcdef"), labels, ("inner", "outer"), "kind")
+    return Table("rings", features, tuple("abcdef"), labels=labels, classes=("inner", "outer"), label_name="kind")
 
 
 def go(table, folder, *, minutes=0.5, **options):

@@ -31,7 +31,9 @@ RECIPE = Recipe(objective="snl", steps=12, batch_size=16, dim=3, seed=4)
 def table(n: int = 40, d: int = 5, seed: int = 0, names: str = "abcdefgh") -> Table:
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, d)) * rng.uniform(0.5, 20, d) + rng.normal(size=d)
-    return Table("made up", features, tuple(names[:d]), np.arange(n) % 2, ("no", "yes"), "answer")
+    return Table(
+        "made up", features, tuple(names[:d]), labels=np.arange(n) % 2, classes=("no", "yes"), label_name="answer"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -58,9 +58,9 @@ def make_run(folder, *, labelled=True, name="plain", columns=4, finish=True, **o
         f"{name}.csv",
         random.normal(size=(60, columns)) + 2 * kind[:, None],
         tuple(f"{name}{i}" for i in range(columns)),
-        kind if labelled else None,
-        (f"{name} no", f"{name} yes") if labelled else (),
-        f"{name} class" if labelled else None,
+        labels=kind if labelled else None,
+        classes=(f"{name} no", f"{name} yes") if labelled else (),
+        label_name=f"{name} class" if labelled else None,
     )
     recipe = Recipe(steps=40).with_options(**options)
     model, fitted = train(table, recipe, folder)

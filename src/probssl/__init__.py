@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from probssl.comparing import compare
-    from probssl.data import Table, load, load_images
+    from probssl.data import Dataset, Table, load
     from probssl.doctor import examine
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
     from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder, SimVAE
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "comparing": ("compare",),
-    "data": ("Table", "load", "load_images"),
+    "data": ("Dataset", "Table", "load"),
     "doctor": ("examine",),
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
     "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAE"),
@@ -78,6 +78,7 @@ __all__ = [
     "Asymmetric",
     "ContrastiveICA",
     "Cosine",
+    "Dataset",
     "Dot",
     "Energy",
     "Euclidean",
@@ -108,7 +109,6 @@ __all__ = [
     "examine",
     "fit",
     "load",
-    "load_images",
     "rotations",
 ]
 

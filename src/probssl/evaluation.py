@@ -156,7 +156,7 @@ def judged_rows(model: Model, data: Data, seed: int) -> tuple[Observations, Obse
     data = model.read(data) if isinstance(data, (str, os.PathLike)) else data
     if not isinstance(data, ImageSet):
         return model.observe(data), None
-    if not len(data.test):
+    if data.test is None:
         return model.observe(data).some(2 * IMAGES, seed), None
     test, train = (model.observe(data, part).some(IMAGES, seed) for part in ("test", "train"))
     return test, train

@@ -24,8 +24,8 @@ from probssl.data import (
     Table,
     check_images,
     images_of,
-    load,
-    read,
+    load_images,
+    load_table,
     select_features,
 )
 from probssl.encoders import encode
@@ -62,7 +62,7 @@ class Model:
         """The model before its first step: initial weights from the seed, scaling from the table, of a world none."""
         names: tuple[str, ...]
         if isinstance(data, ImageSet):
-            recipe, features, rows = recipe.for_shape(data.shape), math.prod(data.shape), len(data.train)
+            recipe, features, rows = recipe.for_shape(data.shape), math.prod(data.shape), len(data.rows("train"))
             names, label, scaling = (), None, None
         else:
             recipe, features, rows = recipe.for_features(data.n_features), data.n_features, len(data)
@@ -108,14 +108,14 @@ class Model:
         if shape is None and corrupt != "refuse":
             raise InputError(f"{os.fspath(source)} is read as a table: corrupt is for images")
         if shape is None:
-            return load(source, label=label, features=self.feature_names, seed=seed, progress=progress)
+            return load_table(source, label=label, features=self.feature_names, seed=seed, progress=progress)
         if images_of(source) is None:
             raise InputError(f"the model is of images, and {os.fspath(source)} is no set, folder or archive of images")
         of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
         size = None if of_one_size else (shape[1], shape[2])
-        found = read(source, label=label, size=size, corrupt=corrupt, progress=progress)
-        assert isinstance(found, ImageSet)
-        return found
+        if label:
+            raise InputError(f"{os.fspath(source)} is a set of images, which knows its own classes: leave out --label")
+        return load_images(source, size=size, corrupt=corrupt, progress=progress)
 
     def observe(self, data: Data, part: Part = "all") -> Observations:
         """Data as the encoder takes it; of a set of images with two halves, a part."""
@@ -126,12 +126,12 @@ class Model:
             kinds = ("images", "a table") if of_images else ("tables", "a set of images")
             raise InputError(f"the model is of {kinds[0]}, and {data.source} is {kinds[1]}")
         if isinstance(data, ImageSet):
-            images, labels = data.part(part)
-            return Observations(data.source, self.inputs(images), labels, data.classes)
+            half = data.take(data.rows(part))
+            return Observations(data.source, self.inputs(half.images), half.labels, data.classes)
         if isinstance(data, np.ndarray):
             if of_images:
                 return Observations("array", self.inputs(data))
-            data = load(data, features=self.feature_names)
+            data = load_table(data, features=self.feature_names)
         table = select_features(data, self.feature_names)
         return Observations(table.source, self.inputs(table.features), table.labels, table.classes, table.latents)
 

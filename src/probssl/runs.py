@@ -22,7 +22,7 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import Corrupt, ImageSet, Table, check_trainable, images_of, read, world_of
+from probssl.data import Corrupt, ImageSet, Table, check_trainable, images_of, load, world_of
 from probssl.encoders import encode
 from probssl.errors import CheckpointError, CollapseWarning, InputError, NonFiniteLoss
 from probssl.evaluation import Comparison, evaluate, judged_rows
@@ -210,9 +210,9 @@ def _train(
     device: str,
 ) -> tuple[Model, Fitted]:
     model = Model.untrained(recipe, data)  # before anything is written: the data may not suit the recipe
-    if isinstance(data, ImageSet) and 1 in (len(data.train), len(data.test)):
-        half = "training" if len(data.train) == 1 else "test"
-        raise InputError(f"{data.name} has 1 {half} image, and two are the least: add more")
+    if isinstance(data, ImageSet) and 1 in (len(data.rows("train")), len(data.rows("test"))):
+        half = "training" if len(data.rows("train")) == 1 else "test"
+        raise InputError(f"{data.source} has 1 {half} image, and two are the least: add more")
     processes.from_first(lambda: _prepare(recipe, folder, source, resume))
     world = recipe.build_world()
     fitted = train_encoder(
@@ -275,9 +275,11 @@ def fit(
         if not isinstance(data, (Table, ImageSet)):
             given = data
             written = None if isinstance(data, np.ndarray) else os.fspath(data)
-            data = processes.first_then_others(
-                lambda: read(given, label=label, size=size, corrupt=corrupt, seed=chosen.seed % 2**32)
+            found = processes.first_then_others(
+                lambda: load(given, label=label, size=size, corrupt=corrupt, seed=chosen.seed % 2**32)
             )
+            assert isinstance(found, (Table, ImageSet))
+            data = found
             if written is not None and isinstance(data, ImageSet):
                 source = Source(written, size=size, corrupt=corrupt)
         made = processes.from_first(lambda: tempfile.mkdtemp(prefix="probssl-") if out is None else str(out))

@@ -63,7 +63,14 @@ def test_arrays_of_which_the_model_left_some_out(tmp_path):
 
 
 def test_select_features_of_a_table():
-    table = Table("here", np.arange(6.0).reshape(2, 3), ("a", "b", "c"), np.array([0, 1]), ("u", "v"), "kind")
+    table = Table(
+        "here",
+        np.arange(6.0).reshape(2, 3),
+        ("a", "b", "c"),
+        labels=np.array([0, 1]),
+        classes=("u", "v"),
+        label_name="kind",
+    )
     picked = select_features(table, ["c", "a"])
     assert picked.features.tolist() == [[2, 0], [5, 3]]
     assert picked.feature_names == ("c", "a")
@@ -133,7 +140,7 @@ def test_check_trainable(tmp_path):
         check_trainable(table)
     assert str(error.value) == (
         f"{file} has 2 columns with one and the same value in every row, 'b', 'my c': "
-        "leave such columns out with --drop b, or keep them with --keep-constant"
+        "leave such columns out with --drop 'b,my c', or keep them with --keep-constant"
     )
     check_trainable(table, keep_constant=True)
     check_trainable(load(file, drop=["b", "my c"]))
@@ -151,4 +158,4 @@ def test_a_table_must_be_consistent():
     with pytest.raises(InputError, match="2 feature names for features of shape"):
         Table("here", np.ones((2, 3)), ("a", "b"))
     with pytest.raises(InputError, match="labels of shape"):
-        Table("here", np.ones((2, 1)), ("a",), np.zeros(3, dtype=np.int64), ("u",), "kind")
+        Table("here", np.ones((2, 1)), ("a",), labels=np.zeros(3, dtype=np.int64), classes=("u",))

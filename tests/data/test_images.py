@@ -73,9 +73,9 @@ def test_a_folder_of_classes(tmp_path: Path) -> None:
     assert found.shape == (3, 4, 5)
     assert found.train_labels is not None
     assert found.train_labels.tolist() == [0, 0, 0, 1, 1, 1]
-    for row, name in zip(found.train, sorted(files), strict=True):
+    for row, name in zip(found.train_images, sorted(files), strict=True):
         np.testing.assert_array_equal(row.transpose(1, 2, 0), files[name])
-    assert found.test.shape == (0, 3, 4, 5)
+    assert found.test_images.shape == (0, 3, 4, 5)
     assert found.test_labels is not None
     assert found.test_labels.shape == (0,)
 
@@ -86,14 +86,14 @@ def test_a_folder_without_classes(tmp_path: Path) -> None:
     assert found.classes == ()
     assert found.train_labels is None
     assert found.test_labels is None
-    np.testing.assert_array_equal(found.train[:, 0], [files[f"{name}.png"] for name in "abc"])
+    np.testing.assert_array_equal(found.train_images[:, 0], [files[f"{name}.png"] for name in "abc"])
 
 
 def test_halves(tmp_path: Path) -> None:
     files = {f"{half}/{label}/0.png": pixels(4, 4) for half in ("train", "test") for label in "ab"}
     found = load_images(write(tmp_path, files))
     assert found.classes == ("a", "b")
-    np.testing.assert_array_equal(found.test[:, 0], [files["test/a/0.png"], files["test/b/0.png"]])
+    np.testing.assert_array_equal(found.test_images[:, 0], [files["test/a/0.png"], files["test/b/0.png"]])
     assert found.train_labels.tolist() == found.test_labels.tolist() == [0, 1]
 
 
@@ -106,7 +106,7 @@ def test_a_folder_in_a_folder(tmp_path: Path) -> None:
 
 def test_halves_without_classes(tmp_path: Path) -> None:
     found = load_images(write(tmp_path, {"train/0.png": pixels(4, 4), "test/0.png": pixels(4, 4)}))
-    assert (len(found.train), len(found.test), found.train_labels) == (1, 1, None)
+    assert (len(found.train_images), len(found.test_images), found.train_labels) == (1, 1, None)
 
 
 def test_halves_in_other_words(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_halves_in_other_words(tmp_path: Path) -> None:
         files = {f"{half}/{label}/0.png": pixels(4, 4) for half in (train, test) for label in "ab"}
         found = load_images(write(tmp_path / train, files))
         assert found.classes == ("a", "b")
-        np.testing.assert_array_equal(found.test[:, 0], [files[f"{test}/{label}/0.png"] for label in "ab"])
+        np.testing.assert_array_equal(found.test_images[:, 0], [files[f"{test}/{label}/0.png"] for label in "ab"])
 
 
 def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     (elsewhere / "a" / "round").symlink_to(folder, target_is_directory=True)
     found = load_images(folder)
     assert found.classes == ("a", "b")
-    np.testing.assert_array_equal(found.train[:, 0], list(files.values()))
+    np.testing.assert_array_equal(found.train_images[:, 0], list(files.values()))
     (elsewhere / "b" / "1.png").write_bytes((elsewhere / "b" / "0.png").read_bytes())
-    assert len(load_images(folder).train) == 3
+    assert len(load_images(folder).train_images) == 3
 
 
 def test_kinds_of_pixels(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_kinds_of_pixels(tmp_path: Path) -> None:
     write(tmp_path, {"a.png": grey, "b.png": colour, "c.png": stream.getvalue(), "d.JPG": picture(smooth, "JPEG")})
     found = load_images(tmp_path)
     assert found.shape == (3, 8, 8)
-    np.testing.assert_array_equal(found.train[0], [grey] * 3)
-    np.testing.assert_array_equal(found.train[1].transpose(1, 2, 0), colour)
-    np.testing.assert_array_equal(found.train[2], found.train[1])
-    assert np.abs(found.train[3].astype(int) - smooth).max() < 10
+    np.testing.assert_array_equal(found.train_images[0], [grey] * 3)
+    np.testing.assert_array_equal(found.train_images[1].transpose(1, 2, 0), colour)
+    np.testing.assert_array_equal(found.train_images[2], found.train_images[1])
+    assert np.abs(found.train_images[3].astype(int) - smooth).max() < 10
 
 
 def test_sizes(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_sizes(tmp_path: Path) -> None:
     refused("b.png has 8 × 6 pixels, where a.png has 4 × 6: ask for one size", tmp_path)
     found = load_images(tmp_path, size=(2, 3))
     assert found.shape == (1, 2, 3)
-    assert (found.train[0] == 200).all()
-    assert (found.train[1] == 100).all()
+    assert (found.train_images[0] == 200).all()
+    assert (found.train_images[1] == 100).all()
     assert load_images(tmp_path, size=5).shape == (1, 5, 5)
     refused("at least one pixel", tmp_path, size=(0, 3))
 
@@ -161,7 +161,7 @@ def test_the_middle_of_an_image_is_resized(tmp_path: Path) -> None:
     image[:, 20:60] = 255
     for kind in ("PNG", "JPEG"):
         write(tmp_path / kind, {f"a.{kind.lower()}": picture(image, kind)})
-        assert (load_images(tmp_path / kind, size=10).train >= 200).all()  # squashed, half would be black
+        assert (load_images(tmp_path / kind, size=10).train_images >= 200).all()  # squashed, half would be black
 
 
 def test_images_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,10 +170,10 @@ def test_images_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.
     few = load_images(tmp_path / "own")
     monkeypatch.setattr(image_files, "IN_MEMORY", 30)  # from the second on
     many = load_images(tmp_path / "own")
-    assert isinstance(many.train, np.memmap)
-    np.testing.assert_array_equal(many.train, few.train)
-    many.train[0] = 0  # a copy, not a file
-    assert many.train.sum() < few.train.sum()
+    assert isinstance(many.train_images, np.memmap)
+    np.testing.assert_array_equal(many.train_images, few.train_images)
+    many.train_images[0] = 0  # a copy, not a file
+    assert many.train_images.sum() < few.train_images.sum()
 
 
 def test_damaged_images_are_named(tmp_path: Path) -> None:
@@ -182,16 +182,16 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
     told = refused("b.jpg is not a whole image", tmp_path)
     assert "corrupt='skip'" in told
     found = load_images(tmp_path, corrupt="skip")
-    assert (len(found.train), found.skipped) == (1, ("b.jpg", "c.png", "d.png"))
+    assert (len(found), list(found.left_out)) == (1, ["b.jpg", "c.png", "d.png"])
     refused("refuse or skip, not 'mend'", tmp_path, corrupt="mend")
 
 
 def test_what_no_image_set_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused("there is no folder or set of images 'cifra10'; did you mean 'cifar10'", "cifra10")
-    refused("holds no PNG or JPEG images", tmp_path)
+    refused("holds no images", tmp_path)
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     refused("neither a folder of images nor an archive", tmp_path / "x.csv")
-    refused("holds no PNG or JPEG images, only damaged ones", write(tmp_path / "bad", {"a.png": b""}), corrupt="skip")
+    refused("holds no images, only damaged ones", write(tmp_path / "bad", {"a.png": b""}), corrupt="skip")
     mixed = write(tmp_path / "mixed", {"a.png": pixels(4, 4), "b/b.png": pixels(4, 4)})
     refused("an image outside of them, 'a.png'", mixed)
     half = write(tmp_path / "half", {"train/a/a.png": pixels(4, 4), "other/b.png": pixels(4, 4)})
@@ -230,8 +230,9 @@ def test_an_archive_is_its_folder(tmp_path: Path, compression: str, top: str) ->
     path = tmp_path / ("pets.tar" + (f".{compression}" if compression else ""))
     found = load_images(archive(path, {top + name: content for name, content in files.items()}, compression))
     assert found.classes == slow.classes
-    for part in ("train", "train_labels", "test", "test_labels"):
+    for part in ("images", "labels", "test"):
         np.testing.assert_array_equal(getattr(found, part), getattr(slow, part))
+    assert [str(name).removeprefix("pets/") for name in found.ids] == slow.ids.tolist()
 
 
 @pytest.mark.parametrize("compression", ["gz", "xz", "bz2"])
@@ -261,9 +262,9 @@ def test_nothing_is_unpacked(tmp_path: Path) -> None:
         member = tarfile.TarInfo("a/real.png")
         member.size = len(content)
         stream.addfile(member, io.BytesIO(content))
-    assert len(load_images(path).train) == 1
+    assert len(load_images(path).train_images) == 1
     outside = archive(tmp_path / "b.tar", {"../../b.png": content}, "")
-    refused("holds no PNG or JPEG images", outside)
+    refused("holds no images", outside)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tar", "b.tar"]
 
 
@@ -306,10 +307,10 @@ def test_cifar_in_binary(folder: Path, name: str, place: str) -> None:
         found = load_images(name)
         rows = np.frombuffer(b"".join(files[file] for file in layout.train), np.uint8).reshape(-1, layout.labels + 3072)
         assert found.train_labels.tolist() == rows[:, layout.labels - 1].tolist()
-        for image, row in zip(found.train, rows[:, layout.labels :], strict=True):
+        for image, row in zip(found.train_images, rows[:, layout.labels :], strict=True):
             for channel, row_number, column in ((0, 0, 0), (1, 2, 3), (2, 31, 30)):
                 assert image[channel, row_number, column] == row[1024 * channel + 32 * row_number + column]
-        assert found.test.shape == (3, 3, 32, 32)
+        assert found.test_images.shape == (3, 3, 32, 32)
         assert found.classes[3] == ("cat" if name == "cifar10" else "thing_3")
     entry = next(entry for entry in catalogue() if entry.name == name)
     assert entry.present
@@ -352,21 +353,21 @@ def test_cifar_as_pictures(folder: Path, place: str) -> None:
     else:
         archive(folder / place, files)
     found = load_images("cifar10")
-    assert found.name == "cifar10"
+    assert found.source == "cifar10"
     assert (found.classes, found.shape) == (CIFAR10_CLASSES, (3, 32, 32))
-    assert (found.train[:, 0, 0, 0] // 20 == found.train_labels).all()  # images and labels stayed together
+    assert (found.train_images[:, 0, 0, 0] // 20 == found.train_labels).all()  # images and labels stayed together
     assert np.bincount(found.train_labels).tolist() == [4] * 10
     assert np.bincount(found.test_labels).tolist() == [2] * 10
     assert len(set(found.train_labels[:10].tolist())) > 4  # shuffled
     assert fetch("cifar10") == folder / place
-    np.testing.assert_array_equal(load_images("cifar10").train, found.train)
+    np.testing.assert_array_equal(load_images("cifar10").train_images, found.train_images)
 
 
 def test_exact_pixels_come_first(folder: Path) -> None:
     archive(folder / "cifar10-jpeg.tar.xz", cifar_pictures())
-    assert len(load_images("cifar10").train) == 40
+    assert len(load_images("cifar10").train_images) == 40
     write(folder / "cifar-10-batches-bin", cifar_files("cifar10"))
-    assert len(load_images("cifar10").train) == 15
+    assert len(load_images("cifar10").train_images) == 15
 
 
 def test_pictures_that_are_not_cifar(folder: Path) -> None:
@@ -379,7 +380,7 @@ def test_pictures_that_are_not_cifar(folder: Path) -> None:
 
 def test_decoded_images_are_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = archive(folder / "cifar10-jpeg.tar.xz", cifar_pictures())
-    first = np.array(load_images("cifar10").train)  # a file that is in use must not be damaged below
+    first = np.array(load_images("cifar10").train_images)  # a file that is in use must not be damaged below
 
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("what is in the cache is not decoded again")
@@ -387,18 +388,18 @@ def test_decoded_images_are_kept(folder: Path, tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(image_files, "decode", forbidden)
         again = load_images("cifar10")
-        assert isinstance(again.train, np.memmap)
-        np.testing.assert_array_equal(again.train, first)
-        torch.from_numpy(again.train).add_(1)  # a copy of what is written to, not the file
-        np.testing.assert_array_equal(load_images("cifar10").train, first)
+        assert isinstance(again.train_images, np.memmap)
+        np.testing.assert_array_equal(again.train_images, first)
+        torch.from_numpy(again.train_images).add_(1)  # a copy of what is written to, not the file
+        np.testing.assert_array_equal(load_images("cifar10").train_images, first)
         (kept,) = (tmp_path / "cache" / "probssl" / "images").iterdir()
         del again
-        (kept / "train.npy").write_bytes(b"damaged")
+        (kept / "images.npy").write_bytes(b"damaged")
         with pytest.raises(AssertionError):
             load_images("cifar10")
-    np.testing.assert_array_equal(load_images("cifar10").train, first)
+    np.testing.assert_array_equal(load_images("cifar10").train_images, first)
     archive(path, cifar_pictures(5))  # another file of that name
-    assert len(load_images("cifar10").train) == 50
+    assert len(load_images("cifar10").train_images) == 50
     assert not [file for file in kept.parent.iterdir() if file.name.startswith(".")]
 
 
@@ -419,27 +420,27 @@ def test_folders_and_archives_are_decoded_once(
         again = load_images(str(source))
         with pytest.raises(TypeError):
             load_images(source, size=3)
-    assert isinstance(again.train, np.memmap)
-    np.testing.assert_array_equal(again.train, first.train)
+    assert isinstance(again.train_images, np.memmap)
+    np.testing.assert_array_equal(again.train_images, first.train_images)
     np.testing.assert_array_equal(again.train_labels, first.train_labels)
-    assert (again.classes, again.name) == (first.classes, str(source))
+    assert (again.classes, again.source) == (first.classes, str(source))
     if not packed:
         (source / "gone.png").symlink_to(source / "nowhere.png")
         (source / "again").symlink_to(source, target_is_directory=True)
-        assert len(load_images(source).train) == len(first.train)
+        assert len(load_images(source).train_images) == len(first.train_images)
     files["a/2.png" if labelled else "2.png"] = picture(pixels(5, 4, 3))
     if packed:
         archive(source, files, "gz")
     else:
         write(source, files)
-    assert len(load_images(source).train) == len(first.train) + 1
+    assert len(load_images(source).train_images) == len(first.train_images) + 1
     (kept,) = (tmp_path / "cache" / "probssl" / "images").iterdir()  # what was made of it before is gone
     assert kept.name.startswith("own")
 
 
 def test_small_folders_are_not_kept(folder: Path, tmp_path: Path) -> None:
     write(folder / "own", {"0.png": pixels(5, 4, 3)})
-    assert len(load_images(folder / "own").train) == 1
+    assert len(load_images(folder / "own").train_images) == 1
     assert not (tmp_path / "cache").exists()
 
 
@@ -447,14 +448,14 @@ def test_skipping_is_another_choice(folder: Path) -> None:
     archive(folder / "cifar10-jpeg.tar.xz", {**cifar_pictures(), "train/cat/bad.jpg": b"bad"})
     refused("train/cat/bad.jpg is not a whole image", "cifar10")
     for _ in range(2):
-        assert load_images("cifar10", corrupt="skip").skipped == ("train/cat/bad.jpg",)
+        assert list(load_images("cifar10", corrupt="skip").left_out) == ["train/cat/bad.jpg"]
     refused("train/cat/bad.jpg is not a whole image", "cifar10")
 
 
 def test_without_a_cache_that_can_be_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
     archive(folder / "cifar10-jpeg.tar.xz", cifar_pictures())
-    assert len(load_images("cifar10").train) == 40
+    assert len(load_images("cifar10").train_images) == 40
 
 
 # --- SVHN -------------------------------------------------------------------------------------------------------------
@@ -473,8 +474,8 @@ def test_svhn(folder: Path) -> None:
     for _ in range(2):
         found = load_images("svhn")
         assert found.train_labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]  # their 10 is the digit 0
-        np.testing.assert_array_equal(found.train[4, 2], content["X"][:, :, 2, 4])
-        assert (found.test.shape, found.classes[0]) == ((11, 3, 32, 32), "0")
+        np.testing.assert_array_equal(found.train_images[4, 2], content["X"][:, :, 2, 4])
+        assert (found.test_images.shape, found.classes[0]) == ((11, 3, 32, 32), "0")
     assert fetch("svhn") == folder / "svhn"
 
 
@@ -532,8 +533,8 @@ def test_celeba(folder: Path, kaggle: bool) -> None:
     celeba(folder, kaggle=kaggle)
     found = load_images("celeba")
     assert (found.classes, found.shape) == (("female", "male"), (3, 64, 64))
-    assert found.train[:, 0, 0, 0].tolist() == pytest.approx([40, 80, 120], abs=2)
-    assert found.test[:, 0, 0, 0].tolist() == pytest.approx([200, 240], abs=2)
+    assert found.train_images[:, 0, 0, 0].tolist() == pytest.approx([40, 80, 120], abs=2)
+    assert found.test_images[:, 0, 0, 0].tolist() == pytest.approx([200, 240], abs=2)
     assert found.train_labels is not None
     assert found.test_labels is not None
     assert (found.train_labels.tolist(), found.test_labels.tolist()) == ([0, 1, 1], [1, 0])
@@ -554,9 +555,9 @@ def test_celeba_with_a_damaged_face(folder: Path) -> None:
     (place / "img_align_celeba" / "000002.jpg").write_bytes(b"bad")
     refused("000002.jpg is not a whole image", "celeba")
     found = load_images("celeba", corrupt="skip")
-    assert found.train[:, 0, 0, 0].tolist() == pytest.approx([40, 120], abs=2)
+    assert found.train_images[:, 0, 0, 0].tolist() == pytest.approx([40, 120], abs=2)
     assert found.train_labels is not None
-    assert (found.train_labels.tolist(), found.skipped) == ([0, 1], ("000002.jpg",))
+    assert (found.train_labels.tolist(), found.left_out["000002.jpg"][:14]) == ([0, 1], "it is damaged:")
 
 
 def test_tables_that_are_not_those_of_celeba(folder: Path) -> None:
@@ -574,7 +575,7 @@ def test_imagenet(folder: Path) -> None:
     files = {name: picture(np.full((*side, 3), 90, np.uint8), "JPEG") for name, side in sides.items()}
     write(folder / "imagenet", files)
     found = load_images("imagenet", size=32)
-    assert (len(found.train), len(found.test), found.shape) == (2, 1, (3, 32, 32))
+    assert (len(found.train_images), len(found.test_images), found.shape) == (2, 1, (3, 32, 32))
     assert found.classes == ("n01", "n02")
     assert found.test_labels is not None
     assert found.test_labels.tolist() == [1]
@@ -597,9 +598,9 @@ def test_what_is_not_here(folder: Path, name: str) -> None:
     assert not list(folder.iterdir())
 
 
-def test_names_are_no_tables_and_have_one_size() -> None:
-    with pytest.raises(InputError, match="mnist is a set of images and not a table"):
-        load("mnist")
+def test_named_images_are_no_tables_and_have_one_size() -> None:
+    with pytest.raises(InputError, match=r"mnist is a set of images, which has no columns .* leave out --features"):
+        load("mnist", features=["a"])
     refused("cifar10 has images of one size", "cifar10", size=8)
 
 
@@ -642,13 +643,13 @@ def test_downloads(server: dict[str, bytes], folder: Path, tmp_path: Path) -> No
     packed = archive(tmp_path / "x.tar.gz", cifar_files("cifar100"), "gz").read_bytes()
     server["cifar-100-binary.tar.gz"] = packed
     steps: list[tuple[int, int | None]] = []
-    assert len(load_images("cifar100", progress=lambda *step: steps.append(step)).train) == 3
+    assert len(load_images("cifar100", progress=lambda *step: steps.append(step)).train_images) == 3
     assert (len(packed), len(packed)) in steps
     assert fetch("cifar100") == cache / "cifar100" / "cifar-100-binary.tar.gz"
     write_svhn(tmp_path)
     for half in ("train", "test"):
         server[f"{half}_32x32.mat"] = (tmp_path / "svhn" / f"{half}_32x32.mat").read_bytes()
-    assert len(load_images("svhn").test) == 11
+    assert len(load_images("svhn").test_images) == 11
     server["cifar-10-binary.tar.gz"] = b"<html>please log in</html>"
     refused("could not be downloaded", "cifar10")
     assert not list((cache / "cifar10").iterdir())
@@ -676,16 +677,16 @@ def test_a_page_is_no_matlab_file(server: dict[str, bytes], folder: Path) -> Non
 )
 def test_sets_that_do_not_fit(change: dict[str, object], part: str) -> None:
     whole = {
-        "name": "x",
+        "source": "x",
         "train": np.zeros((2, 1, 4, 4), np.uint8),
         "train_labels": np.array([0, 1]),
         "test": np.zeros((1, 1, 4, 4), np.uint8),
         "test_labels": np.array([1]),
         "classes": ("a", "b"),
     }
-    assert ImageSet(**whole).shape == (1, 4, 4)
+    assert ImageSet.of_halves(**whole).shape == (1, 4, 4)
     with pytest.raises(InputError) as error:
-        ImageSet(**{**whole, **change})
+        ImageSet.of_halves(**{**whole, **change})
     assert part in str(error.value)
 
 
@@ -701,10 +702,29 @@ def test_the_real_pictures_of_cifar() -> None:
     if not path.is_file():
         pytest.skip(f"{path} is not there")
     taken = []
-    for name, content in image_files.members(path, image_files._is_image):
+    for name, content in image_files.members(path, lambda name: not image_files._no_image(name)):
         taken.append((name, image_files.decode(content, name)))
         if len(taken) == 300:
             break
     assert all(image.shape == (32, 32, 3) for _, image in taken)
     assert {name.split("/")[1] for name, _ in taken} <= set(CIFAR10_CLASSES)
     assert 80 < np.mean([image.mean() for _, image in taken]) < 160
+
+
+def test_files_that_are_left_out_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"a.png": pixels(4, 4), "b.gif": b"", "notes.txt": b"", ".hidden.png": b"", "c.png": b"bad"})
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    found = load(tmp_path, corrupt="skip")
+    assert list(found.left_out) == [".hidden.png", "b.gif", "c.png", "gone.png", "notes.txt"]
+    assert found.left_out["notes.txt"].startswith("its name ends in none of .png")
+    assert found.left_out["c.png"].startswith("it is damaged")
+    assert found.ids.tolist() == ["a.png"]
+    packed = archive(tmp_path / "own.tar", {"a.png": picture(pixels(4, 4)), "b.txt": b"x"}, "")
+    assert list(load(packed).left_out) == ["b.txt"]
+
+
+@pytest.mark.parametrize("kind", ["webp", "bmp", "tiff"])
+def test_other_formats(tmp_path: Path, kind: str) -> None:
+    smooth = np.full((8, 8, 3), 90, np.uint8)
+    write(tmp_path, {f"a.{kind}": picture(smooth, kind.upper())})
+    assert np.abs(load(tmp_path).images.astype(int) - 90).max() < 10

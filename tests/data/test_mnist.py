@@ -33,15 +33,15 @@ def write_set(folder: Path, train: int = 5, test: int = 3) -> tuple[np.ndarray, 
 def test_images_and_labels_are_read(folder: Path, name: str) -> None:
     images, labels = write_set(folder / name)
     found = mnist(name)
-    assert found.name == name
+    assert found.source == name
     assert found.shape == (1, 28, 28)
-    np.testing.assert_array_equal(found.train[:, 0], images)
+    np.testing.assert_array_equal(found.train_images[:, 0], images)
     np.testing.assert_array_equal(found.train_labels, labels)
-    assert (found.train.dtype, found.train_labels.dtype) == (np.uint8, np.int64)
-    assert (found.test.shape, found.test_labels.shape) == ((3, 1, 28, 28), (3,))
+    assert (found.train_images.dtype, found.train_labels.dtype) == (np.uint8, np.int64)
+    assert (found.test_images.shape, found.test_labels.shape) == ((3, 1, 28, 28), (3,))
     assert len(found.classes) == 10
-    assert found.train.flags.writeable
-    np.testing.assert_array_equal(load_images(name).train, found.train)
+    assert found.train_images.flags.writeable
+    np.testing.assert_array_equal(load_images(name).train_images, found.train_images)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 5)])
@@ -120,8 +120,8 @@ def test_the_real_files(name: str) -> None:
     if not (HERE / name / "train-images-idx3-ubyte.gz").is_file():
         pytest.skip(f"{HERE / name} is not there")
     found = mnist(name)
-    assert (found.train.shape, found.test.shape) == ((60_000, 1, 28, 28), (10_000, 1, 28, 28))
-    assert found.train.mean() == pytest.approx(33.3 if name == "mnist" else 72.9, abs=0.1)
+    assert (found.train_images.shape, found.test_images.shape) == ((60_000, 1, 28, 28), (10_000, 1, 28, 28))
+    assert found.train_images.mean() == pytest.approx(33.3 if name == "mnist" else 72.9, abs=0.1)
     np.testing.assert_array_equal(np.bincount(found.test_labels), [1000] * 10 if "fashion" in name else MNIST_TEST)
 
 

@@ -29,7 +29,7 @@ def has_parts(message, parts):
 
 
 TEXTS = {
-    "missing, empty": ("a,b\n1,2\n3,\n,4\n5,\n", ["column 'b'", "line 3", "''", "2 missing", "3 in all", "--drop b"]),
+    "missing, empty": ("a,b\n1,2\n3,\n,4\n5,\n", ["column 'b'", "line 3", "''", "2 missing", "3 in all", "--drop a,b"]),
     "missing, NA": ("a,b\n1,2\n3,NA\n", ["column 'b'", "line 3", "'NA'", "1 missing value", "--drop b"]),
     "missing, nan": ("a,b\n1,2\n3,NaN\n4,-nan\n", ["column 'b'", "line 3", "'NaN'", "2 missing values"]),
     "missing, null": ("a,b\n1,null\n", ["column 'b'", "line 2", "'null'", "remove those rows"]),
@@ -102,7 +102,7 @@ def test_labels(tmp_path):
 def test_paths(tmp_path):
     (tmp_path / "flowers.csv").write_text("a\n1\n")
     has_parts(refusal(tmp_path / "flower.csv"), ["no file", "did you mean 'flowers.csv'"])
-    has_parts(refusal(tmp_path), ["folder", ".csv"])
+    has_parts(refusal(tmp_path), ["holds no images", ".csv"])
     (tmp_path / "data.xlsx").write_bytes(b"")
     has_parts(refusal(tmp_path / "data.xlsx"), ["no format", ".parquet"])
     has_parts(refusal(tmp_path / "nowhere" / "data.npy"), ["no file"])
@@ -241,7 +241,7 @@ def test_parquet(tmp_path):
     has_parts(refusal(write(a=arrow.nulls(2))), ["column 'a'", "2 missing values", "row 1"])
     has_parts(refusal(write(a=[1.0, float("inf")])), ["column 'a'", "1 infinite value", "row 2"])
     has_parts(refusal(write(a=["u", "v"])), ["column 'a'", "2 values that are not numbers", "'u'", "row 1", "--drop a"])
-    has_parts(refusal(write(a=arrow.array([0, 1], arrow.timestamp("s")))), ["column 'a'", "timestamp", "--drop a"])
+    has_parts(refusal(write(a=arrow.array([0, 1], arrow.timestamp("s")))), ["column 'a'", "datetime", "--drop a"])
     has_parts(refusal(write(a=[[1], [2]])), ["column 'a'", "list", "--drop a"])
     has_parts(refusal(write(a=[1, 2], k=["u", None]), label="k"), ["label column 'k'", "1 missing value", "row 2"])
     has_parts(refusal(write(a=arrow.array([], arrow.float64()))), ["no rows"])

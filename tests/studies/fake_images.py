@@ -20,4 +20,4 @@ def colours(name: str = "cifar10", classes: int = 10) -> ImageSet:
             image[:, 2 * label + 5 : 2 * label + 8] += 90
         halves.append((images.astype(np.uint8), labels.astype(np.int64)))
     (train, train_labels), (test, test_labels) = halves
-    return ImageSet(name, train, train_labels, test, test_labels, tuple(map(str, range(classes))))
+    return ImageSet.of_halves(name, train, train_labels, test, test_labels, tuple(map(str, range(classes))))

@@ -139,7 +139,7 @@ def test_sprites_and_digits_know_their_factors() -> None:
     for name, content in styles.CONTENT.items():
         made = styles.styled(name)
         assert made.images.shape[1:] == (32, 32)
-        assert len(made.images.test) == len(next(iter(made.test.values())).values)
+        assert len(made.images.test_images) == len(next(iter(made.test.values())).values)
         assert content not in made.train
         assert len(made.train) == 4
 

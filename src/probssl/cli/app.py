@@ -129,11 +129,11 @@ def open_run(folder: Path) -> Run:
 
 def load_data(source: Source, quiet: bool, seed: int = 0) -> Table | ImageSet:
     """What DATA names, with a bar while it is downloaded."""
-    from probssl.data import read
+    from probssl.data import load
     from probssl.report.console import download_progress
 
     with download_progress(source.data, quiet) as progress:
-        found = read(
+        found: Any = load(
             source.data,
             label=source.label,
             drop=source.drop,
@@ -142,7 +142,7 @@ def load_data(source: Source, quiet: bool, seed: int = 0) -> Table | ImageSet:
             seed=seed % 2**32,
             progress=progress,
         )
-    return _told_of_skipped(found, quiet)
+    return _told_of_left_out(found, quiet)
 
 
 def load_for(
@@ -153,16 +153,19 @@ def load_for(
 
     with download_progress(data, quiet) as progress:
         found = model.read(data, label=label, corrupt=corrupt, progress=progress)
-    return _told_of_skipped(found, quiet)
+    return _told_of_left_out(found, quiet)
 
 
-def _told_of_skipped(found: Table | ImageSet, quiet: bool) -> Table | ImageSet:
-    """The data; which files of it were passed over is said first."""
-    skipped = getattr(found, "skipped", ())
-    if skipped and not quiet:
-        shown = ", ".join(skipped[:3]) + (f" and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
-        what = "file that is no whole image" if len(skipped) == 1 else "files that are no whole images"
-        say(f"skipped {len(skipped):,} {what}: {escape(shown)}")
+def _told_of_left_out(found: Table | ImageSet, quiet: bool) -> Table | ImageSet:
+    """The data; which files of it were left out, and what is worth knowing of its columns, is said first."""
+    if not quiet:
+        for note in getattr(found, "notes", ()):
+            say(escape(note))
+        left_out = getattr(found, "left_out", {})
+        if left_out:
+            shown = "; ".join(f"{file} ({reason})" for file, reason in list(left_out.items())[:3])
+            more = f" and {len(left_out) - 3:,} more" if len(left_out) > 3 else ""
+            say(f"left out {len(left_out):,} file{'s' * (len(left_out) > 1)}: {escape(shown)}{more}")
     return found
 
 

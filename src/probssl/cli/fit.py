@@ -224,7 +224,7 @@ def _fit(
         say(f"stopped with the model written, but not its metrics; go on with: {again}")
         raise typer.Exit(130) from None
     if as_json:
-        skipped = {"skipped": list(data.skipped)} if isinstance(data, ImageSet) and data.skipped else {}
+        left_out = {"left_out": dict(data.left_out)} if isinstance(data, ImageSet) and data.left_out else {}
         print_json(
             {
                 "run": str(out),
@@ -232,7 +232,7 @@ def _fit(
                 "steps": fitted.steps,
                 "seconds": round(fitted.seconds, 3),
                 "collapsed": fitted.collapsed,
-                **skipped,
+                **left_out,
                 **comparison.as_dict(),
             }
         )

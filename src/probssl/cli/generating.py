@@ -143,4 +143,4 @@ def _rows(data: Table | ImageSet) -> np.ndarray:
 
     if isinstance(data, Table):
         return data.features
-    return data.part("test" if len(data.test) else "all")[0]
+    return data.take(data.rows("all" if data.test is None else "test")).images

@@ -22,7 +22,7 @@ from probssl.comparing.race import Race
 from probssl.comparing.result import LARGEST_CLASS, CompareResult, Final
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
 from probssl.comparing.work import Outcome, Workshop
-from probssl.data import Table, check_trainable, images_of, load, world_of
+from probssl.data import Table, check_trainable, images_of, load_table, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss, ProbsslError
 from probssl.model import Model
@@ -61,7 +61,7 @@ def compare(
     if isinstance(data, Table):
         table, source = data, Source(data.source, data.label_name, (), keep_constant)
     else:
-        table = load(data, label=label, drop=drop, seed=seed % 2**32)
+        table = load_table(data, label=label, drop=drop, seed=seed % 2**32)
         source = Source(table.source, label, tuple(drop), keep_constant)
     entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from probssl.data.directory import Progress
-from probssl.data.image_files import Corrupt, Size, images_below, read_folder, taken
+from probssl.data.image_files import Corrupt, Size, read_folder
 from probssl.data.image_set import ImageSet
 from probssl.errors import InputError
 
@@ -29,24 +29,20 @@ def is_celeba(folder: Path) -> bool:
 def read_celeba(folder: Path, size: Size, corrupt: Corrupt, progress: Progress | None) -> ImageSet:
     """The training and test faces of the authors' partition, labelled female and male as in SimVAE's Table 1."""
     faces = folder / FACES
-    found = read_folder(faces, str(faces), size=size, corrupt=corrupt, progress=progress)
-    whole = (file for file in images_below(faces) if file.relative_to(faces).as_posix() not in found.skipped)
-    files = [file.name for file in whole]
     halves, male = _column(folder, PARTITION, 0), _column(folder, ATTRIBUTES, LABEL)
-    unknown = next((name for name in files if name not in halves or name not in male), None)
-    if unknown is not None:
-        raise InputError(f"{folder} is not CelebA: {unknown} is not in its tables")
-    rows = {half: [row for row, name in enumerate(files) if halves[name] == half] for half in (TRAIN, TEST)}
+
+    def wanted(file: str) -> bool:
+        name = PurePosixPath(file).name
+        if name not in halves or name not in male:
+            raise InputError(f"{folder} is not CelebA: {name} is not in its tables")
+        return halves[name] in (TRAIN, TEST)
+
+    found = read_folder(faces, str(faces), size=size, corrupt=corrupt, progress=progress, wanted=wanted)
+    assert found.ids is not None
+    files = [PurePosixPath(str(file)).name for file in found.ids]
     labels = np.array([male[name] == 1 for name in files], np.int64)
-    return replace(
-        found,
-        name="celeba",
-        train=taken(found.train, rows[TRAIN]),
-        train_labels=labels[rows[TRAIN]],
-        test=taken(found.train, rows[TEST]),
-        test_labels=labels[rows[TEST]],
-        classes=CLASSES,
-    )
+    test = np.array([halves[name] == TEST for name in files])
+    return replace(found, source="celeba", labels=labels, classes=CLASSES, label_name=LABEL, test=test)
 
 
 def _one_of(folder: Path, names: tuple[str, ...]) -> Path | None:

@@ -17,7 +17,7 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 
 
 @dataclass(frozen=True)
-class Layout:
+class Files:
     """Files of a set. Every image in them is some labels, of which the last one counts, and 3 × 32 × 32 values."""
 
     folder: str
@@ -30,14 +30,14 @@ class Layout:
 
 
 LAYOUTS = {
-    "cifar10": Layout(
+    "cifar10": Files(
         folder="cifar-10-batches-bin",
         train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
         test=("test_batch.bin",),
         labels=1,
         classes=CIFAR10_CLASSES,
     ),
-    "cifar100": Layout(
+    "cifar100": Files(
         folder="cifar-100-binary",
         train=("train.bin",),
         test=("test.bin",),
@@ -60,10 +60,10 @@ def read_cifar(path: Path, name: str, progress: Progress | None = None) -> Image
     if layout.class_names in files:
         told = files[str(layout.class_names)].decode("utf-8", errors="replace").split()
         classes = tuple(told) if len(told) == len(classes) else classes
-    return ImageSet(name, *halves[0], *halves[1], classes)
+    return ImageSet.of_halves(name, *halves[0], *halves[1], classes)
 
 
-def _from_folder(path: Path, layout: Layout) -> dict[str, bytes]:
+def _from_folder(path: Path, layout: Files) -> dict[str, bytes]:
     found = {}
     for file in (*layout.train, *layout.test, layout.class_names):
         if file is None or not (path / file).is_file():
@@ -74,13 +74,13 @@ def _from_folder(path: Path, layout: Layout) -> dict[str, bytes]:
     return found
 
 
-def _from_archive(path: Path, layout: Layout, progress: Progress | None) -> dict[str, bytes]:
+def _from_archive(path: Path, layout: Files, progress: Progress | None) -> dict[str, bytes]:
     wanted = {*layout.train, *layout.test, layout.class_names}
     found = members(path, lambda member: PurePosixPath(member).name in wanted, progress)
     return {PurePosixPath(member).name: content for member, content in found}
 
 
-def _images(files: dict[str, bytes], half: tuple[str, ...], layout: Layout, path: Path) -> tuple[Bytes, Labels]:
+def _images(files: dict[str, bytes], half: tuple[str, ...], layout: Files, path: Path) -> tuple[Bytes, Labels]:
     length, pieces = layout.labels + 3 * SIDE**2, []
     for file in half:
         count, rest = divmod(len(files[file]), length)

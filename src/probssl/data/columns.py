@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from probssl.data.faults import Faults
-from probssl.data.wording import did_you_mean, listed, option, plural, quoted
+from probssl.data.wording import did_you_mean, listed, options, plural, quoted
 from probssl.errors import InputError
 
-Reader = Callable[[Sequence[int], "int | None", Faults], "tuple[np.ndarray, list[str] | None]"]
-"""Reads the features at these positions, float64 [n, d], and the cells of the label; notes what is faulty."""
+Reader = Callable[[Sequence[int], Sequence[int], Faults], tuple[np.ndarray, list[list[str]]]]
+"""Reads the features at the first positions, float64 [n, d], and the cells of the columns at the second ones, which say
+something beside the features; notes what is faulty."""
+
+PURPOSES = {
+    "label": "to use as the label",
+    "ids": "to name rows by",
+    "groups": "to group rows by",
+    "test": "to test on",
+}
+"""What columns beside the features are for."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,7 @@ class Columns:
 
     `named` is False when the names x0, x1, … are ours; `label` is what is taken as the label unless the
     caller names another, and is never a feature; `blank` holds the positions a header left without a name;
-    `latents` are what a world made the rows from.
+    `latents` are what a world made the rows from; `ids` name the rows of a frame.
     """
 
     where: str
@@ -33,15 +42,16 @@ class Columns:
     trusted: bool = False
     blank: frozenset[int] = frozenset()
     latents: np.ndarray | None = None
+    ids: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Positions of the features and of the label, and the names the features will bear."""
+    """Positions of the features and of the columns beside them, by purpose, and the names the features will bear."""
 
     features: list[int]
     names: tuple[str, ...]
-    label: int | None
+    beside: dict[str, int]
 
 
 def generated_names(count: int) -> tuple[str, ...]:
@@ -49,22 +59,30 @@ def generated_names(count: int) -> tuple[str, ...]:
     return tuple(f"x{index}" for index in range(count))
 
 
-def choose(columns: Columns, label: str | None, drop: Sequence[str], features: Sequence[str] | None) -> Choice:
-    """Decide what every column is for. Columns named by `features` are picked in that order."""
+def choose(
+    columns: Columns, beside: Mapping[str, str | None], drop: Sequence[str], features: Sequence[str] | None
+) -> Choice:
+    """Decide what every column is for: `beside` has a name, or None, for each of `PURPOSES`.
+
+    Columns named by `features` are picked in that order.
+    """
     names = columns.names
     for name in drop:
         if name not in names:
             raise InputError(_absent(columns, name, "to leave out"))
-    if label is None:
-        label = None if columns.label in drop else columns.label
-    elif label not in names:
-        raise InputError(_absent(columns, label, "to use as the label"))
-    elif label in drop:
-        raise InputError(f"{columns.where}: column {quoted(label)} is both the label and left out: choose one")
-    if label is not None:
-        _refuse_twice(columns, [names.index(label)])
+    told = {purpose: name for purpose, name in beside.items() if name is not None}
+    for purpose, name in told.items():
+        if name not in names:
+            raise InputError(_absent(columns, name, PURPOSES[purpose]))
+        twice = [other for other in told if told[other] == name and other != purpose]
+        if twice or name in drop:
+            first, second = (purpose, "left out") if name in drop else (purpose, twice[0])
+            raise InputError(f"{columns.where}: column {quoted(name)} is both the {first} and {second}: choose one")
+    if columns.label is not None and columns.label not in (*drop, *told.values()):
+        told.setdefault("label", columns.label)
+    _refuse_twice(columns, [names.index(name) for name in told.values()])
 
-    outside = {*drop, label, columns.label}
+    outside = {*drop, *told.values(), columns.label}
     rest = [index for index, name in enumerate(names) if name not in outside]
     if features is None:
         _refuse_twice(columns, rest)
@@ -77,7 +95,16 @@ def choose(columns: Columns, label: str | None, drop: Sequence[str], features: S
         chosen = pick(columns.where, names, features, named=columns.named, rest=rest)
         _refuse_twice(columns, chosen)
         shown = tuple(features)
-    return Choice(chosen, shown, None if label is None else names.index(label))
+    return Choice(chosen, shown, {purpose: names.index(name) for purpose, name in told.items()})
+
+
+def split_names(written: str | Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names of columns that may be written as one text, `a,b`; a column whose own name has a comma is found first."""
+    entries = [written] if isinstance(written, str) else list(written)
+    names: list[str] = []
+    for entry in entries:
+        names += [entry] if entry in known else [part.strip() for part in entry.split(",") if part.strip()]
+    return names
 
 
 def pick(where: str, names: Sequence[str], wanted: Sequence[str], *, named: bool, rest: Sequence[int]) -> list[int]:
@@ -129,8 +156,8 @@ def _refuse_twice(columns: Columns, chosen: Sequence[int]) -> None:
 def _refuse_blank(columns: Columns, chosen: Sequence[int]) -> None:
     blank = [index for index in chosen if index in columns.blank]
     if blank:
-        name = columns.names[blank[0]]
+        remedy = options("--drop", [columns.names[index] for index in blank])
         raise InputError(
             f"{columns.where}: column {blank[0] + 1} has no name on line 1, as happens when row numbers are saved "
-            f"({plural(len(blank), 'such column')} in all): name it, or leave it out with {option('--drop', name)}"
+            f"({plural(len(blank), 'such column')} in all): name it, or leave it out with {remedy}"
         )

@@ -21,21 +21,32 @@ _PIECE = 1 << 16
 
 def cache_directory() -> Path:
     """The user's cache directory for probssl, by the custom of the platform; it need not exist yet."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif os.environ.get("XDG_CACHE_HOME"):
-        base = Path(os.environ["XDG_CACHE_HOME"])
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path.home() / ".cache"
+    try:
+        if sys.platform == "win32":
+            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        elif os.environ.get("XDG_CACHE_HOME"):
+            base = Path(os.environ["XDG_CACHE_HOME"])
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"probssl-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
     return base / "probssl"
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with a leading `~` replaced by the user's home; as it is where there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def data_directory() -> Path:
     """`$PROBSSL_DATA` where it is set, else the cache directory."""
     chosen = os.environ.get("PROBSSL_DATA")
-    return Path(chosen).expanduser() if chosen else cache_directory()
+    return expanded(chosen) if chosen else cache_directory()
 
 
 def find(relative: str, *, folder: bool = False) -> Path | None:

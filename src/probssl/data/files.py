@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from probssl.data.columns import Columns, generated_names
 from probssl.data.faults import Faults
-from probssl.data.labels import note_missing
+from probssl.data.frames import open_frame
 from probssl.data.text import open_text, parse_numbers
-from probssl.data.wording import did_you_mean, listed, option, plural, quoted
+from probssl.data.wording import did_you_mean, listed, plural, quoted
 from probssl.errors import InputError, MissingExtra
 
 FORMATS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
@@ -21,25 +21,35 @@ _FEATURE_ARRAYS = ("x", "X", "features")
 _LABEL_ARRAY = "y"
 
 
-def open_file(path: Path, label: str | None = None) -> Columns:
-    """The columns of a file, by the end of its name. `label` may name a second array of an NPZ file."""
-    if path.is_dir():
-        raise InputError(
-            f"{path} is a folder, not a table: name one file in it ({', '.join(FORMATS)}), or read the images in it "
-            "with probssl.data.load_images"
-        )
-    if not path.exists():
-        raise InputError(f"there is no file {path}{did_you_mean(path.name, _neighbours(path))}")
+class Arrays(NamedTuple):
+    """An array, where it is from, and what it comes with: the name and the cells of labels."""
+
+    values: np.ndarray
+    where: str
+    labels: tuple[str, list[str]] | None = None
+
+
+def open_file(path: Path) -> Columns:
+    """The columns of a file of text or a Parquet file, by the end of its name."""
     name = path.name.lower()
     if name.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")):
         return open_text(path)
     if name.endswith(".parquet"):
         return _open_parquet(path)
-    if name.endswith(".npy"):
-        return _open_npy(path)
-    if name.endswith(".npz"):
-        return _open_npz(path, label)
     raise InputError(f"{path} is of no format that can be read: save it as one of {', '.join(FORMATS)}")
+
+
+def check_there(path: Path) -> None:
+    """Refuse a file that is not there."""
+    if not path.exists():
+        raise InputError(f"there is no file {path}{did_you_mean(path.name, _neighbours(path))}")
+
+
+def open_numpy(path: Path, label: str | None = None) -> Arrays:
+    """What an NPY or NPZ file holds; `label` may name a second array of an NPZ file."""
+    if path.suffix.lower() == ".npy":
+        return Arrays(_load_numpy(path, b"\x93NUMPY"), str(path))
+    return _open_npz(path, label)
 
 
 def open_array(
@@ -60,19 +70,18 @@ def open_array(
     def cells(index: int) -> list[str]:
         return list(labels[1]) if labels is not None and index == width else as_cells(matrix[:, index])
 
-    def read(chosen: Sequence[int], label: int | None, faults: Faults) -> tuple[np.ndarray, list[str] | None]:
+    def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
         places = range(1, len(matrix) + 1)
         if all(index < width for index in chosen):
             block = matrix[:, list(chosen)].astype(np.float64)
-            _note_not_finite(block, [every[index] for index in chosen], faults)
+            note_not_finite(block, [every[index] for index in chosen], faults)
         else:
             parsed = [parse_numbers(cells(index), places, every[index], faults) for index in chosen]
             block = np.stack(parsed, axis=1)
-        if label is None:
-            return block, None
-        texts = cells(label)
-        note_missing(texts, places, every[label], faults)
-        return block, texts
+        told = [cells(index) for index in beside]
+        for texts, index in zip(told, beside, strict=True):
+            faults.note_missing(texts, places, every[index])
+        return block, told
 
     default = None if labels is None else labels[0]
     return Columns(where, every, read, named=names is not None, label=default, trusted=trusted)
@@ -111,7 +120,8 @@ def _numeric_matrix(array: np.ndarray, where: str) -> np.ndarray:
     return np.asarray(array)
 
 
-def _note_not_finite(block: np.ndarray, names: Sequence[str], faults: Faults) -> None:
+def note_not_finite(block: np.ndarray, names: Sequence[str], faults: Faults) -> None:
+    """Note the gaps and infinite values of features."""
     if np.isfinite(block).all():
         return
     for kind, bad in (("missing", np.isnan(block)), ("infinite", np.isinf(block))):
@@ -121,11 +131,7 @@ def _note_not_finite(block: np.ndarray, names: Sequence[str], faults: Faults) ->
             faults.add(kind, names[index], int(rows[0]) + 1, value, len(rows))
 
 
-def _open_npy(path: Path) -> Columns:
-    return open_array(_load_numpy(path, b"\x93NUMPY"), str(path))
-
-
-def _open_npz(path: Path, label: str | None) -> Columns:
+def _open_npz(path: Path, label: str | None) -> Arrays:
     archive = _load_numpy(path, b"PK")
     with archive:
         arrays: list[str] = archive.files
@@ -154,14 +160,14 @@ def _open_npz(path: Path, label: str | None) -> Columns:
             labels = (second, as_cells(values))
         elif second == label:
             raise InputError(f"{path}: label array {quoted(second)} {problem}")
-    columns = open_array(matrix, f"{path} (array {quoted(name)})", labels=labels)
-    if label is not None and label not in columns.names:
+    columns = generated_names(matrix.shape[1]) if matrix.ndim == 2 else ()
+    if label is not None and label != second and label not in columns:
         others = [array for array in arrays if array != name]
         raise InputError(
             f"{path} has no array {quoted(label)} to use as the label: besides the features it has "
             f"{listed(others, 8) or 'none'}{did_you_mean(label, others)}"
         )
-    return columns
+    return Arrays(matrix, f"{path} (array {quoted(name)})", labels)
 
 
 def _label_problem(values: np.ndarray, rows: int) -> str | None:
@@ -179,7 +185,8 @@ def _load_numpy(path: Path, magic: bytes) -> Any:
         with path.open("rb") as stream:
             if stream.read(len(magic)) != magic:
                 raise InputError(f"{path} is not a NumPy {path.suffix} file: write it again with numpy.save or savez")
-        return np.load(path, allow_pickle=False)
+        # of an NPY file a map, which copies what is written to: images may be larger than the memory
+        return np.load(path, allow_pickle=False, mmap_mode="c" if magic.endswith(b"NUMPY") else None)
     except InputError:
         raise
     except PermissionError as error:
@@ -196,7 +203,7 @@ def _member(path: Path, archive: Any, name: str) -> np.ndarray:
 
 
 def _numpy_sentence(where: str, error: Exception) -> str:
-    if "allow_pickle" in str(error):
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
         return (
             f"{where} holds Python objects, which are never loaded because they can run code: "
             "save the array as floating point numbers"
@@ -206,7 +213,6 @@ def _numpy_sentence(where: str, error: Exception) -> str:
 
 def _open_parquet(path: Path) -> Columns:
     try:
-        import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
         raise MissingExtra("reading Parquet", "parquet") from None
@@ -225,54 +231,6 @@ def _open_parquet(path: Path) -> Columns:
     names = tuple(name for name in schema.names if not name.startswith("__index_level_"))
     if not names:
         raise InputError(f"{path} has no columns: add some data")
-
-    def values(table: Any, index: int, droppable: bool) -> np.ndarray:
-        column = table.column(names[index])
-        if arrow.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if arrow.types.is_decimal(column.type):
-            column = column.cast(arrow.float64())
-        if not _is_plain(arrow, column.type):
-            kind, name = " ".join(str(column.type).split()), names[index]
-            remedy = f", or leave it out with {option('--drop', name)}" if droppable else ""
-            raise InputError(
-                f"{path}: column {quoted(name)} is of type {kind}, the first {quoted(str(column[0]))} in row 1 "
-                f"({plural(len(column), 'such value')} in all): turn it into numbers{remedy}"
-            )
-        return column.to_numpy()
-
-    def read(chosen: Sequence[int], label: int | None, faults: Faults) -> tuple[np.ndarray, list[str] | None]:
-        wanted = [names[index] for index in (*chosen, *(() if label is None else (label,)))]
-        table = attempt(lambda file: file.read(columns=wanted))
-        rows = table.num_rows
-        if not rows:
-            raise InputError(f"{path} has column names ({quoted(names[0])}, …) but no rows: add some data")
-        places = range(1, rows + 1)
-        block = np.empty((rows, len(chosen)))
-        for position, index in enumerate(chosen):
-            column = values(table, index, faults.droppable)
-            if column.dtype.kind in "biuf":
-                block[:, position] = column
-                _note_not_finite(block[:, position : position + 1], [names[index]], faults)
-            else:
-                block[:, position] = parse_numbers(as_cells(column), places, names[index], faults)
-        faults.settle_booleans(rows)
-        if label is None:
-            return block, None
-        texts = as_cells(values(table, label, False))
-        note_missing(texts, places, names[label], faults)
-        return block, texts
-
-    return Columns(str(path), names, read)
-
-
-def _is_plain(arrow: Any, kind: Any) -> bool:
-    types = arrow.types
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_null(kind)
+    return open_frame(
+        names, lambda wanted: attempt(lambda file: file.read(columns=[names[index] for index in wanted])), str(path)
     )

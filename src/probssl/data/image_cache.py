@@ -17,8 +17,8 @@ from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
 from probssl.errors import InputError
 
-_VERSION = "3"
-_ARRAYS = ("train", "train_labels", "test", "test_labels")
+_VERSION = "4"
+_ARRAYS = ("images", "labels", "ids", "test")
 
 
 def cached(
@@ -37,7 +37,7 @@ def cached(
     if found is not None:
         return found
     built = build()
-    if built.train.nbytes + built.test.nbytes < least:
+    if built.images.nbytes < least:
         return built
     with contextlib.suppress(OSError):
         _write(folder, built)
@@ -80,8 +80,8 @@ def _read(folder: Path, name: str) -> ImageSet | None:
         told = json.loads((folder / "set.json").read_text(encoding="utf-8"))
         # copies what is written to, so that torch may share its memory and the file stays as it is
         arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in told["arrays"]}
-        arrays |= dict.fromkeys(set(_ARRAYS) - set(arrays))
-        return ImageSet(name, **arrays, classes=tuple(told["classes"]), skipped=tuple(told["skipped"]))
+        classes, label_name = tuple(told["classes"]), told["label_name"]
+        return ImageSet(name, **arrays, classes=classes, label_name=label_name, left_out=told["left_out"])
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 
@@ -94,8 +94,8 @@ def _write(folder: Path, images: ImageSet) -> None:
         arrays = [part for part in _ARRAYS if getattr(images, part) is not None]  # a folder may have no classes
         for part in arrays:
             np.save(temporary / f"{part}.npy", getattr(images, part), allow_pickle=False)
-        told = json.dumps({"classes": images.classes, "skipped": images.skipped, "arrays": arrays})
-        (temporary / "set.json").write_text(told, encoding="utf-8")
+        told = {"classes": images.classes, "label_name": images.label_name, "left_out": dict(images.left_out)}
+        (temporary / "set.json").write_text(json.dumps({**told, "arrays": arrays}), encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would have been read
         os.replace(temporary, folder)

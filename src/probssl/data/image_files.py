@@ -1,4 +1,4 @@
-"""Folders and archives of PNG and JPEG images: one sub-folder a class, or none; halves `train` and `test`, or none."""
+"""Folders and archives of images: one sub-folder a class, or none; halves `train` and `test`, or none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from typing import IO, Any, BinaryIO, Literal, cast
 import numpy as np
 
 from probssl.data.directory import Progress, cache_directory
-from probssl.data.image_set import Bytes, ImageSet, Labels
+from probssl.data.image_set import Bytes, ImageSet
 from probssl.data.wording import quoted
 from probssl.errors import InputError, MissingExtra
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
+"""Of the files with these suffixes, as Pillow calls them."""
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 HALVES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -55,17 +57,20 @@ class _Damaged(Exception):
 
 
 def read_folder(
-    path: Path, name: str, *, size: Size | None, corrupt: Corrupt, progress: Progress | None = None
+    path: Path,
+    name: str,
+    *,
+    size: Size | None,
+    corrupt: Corrupt,
+    progress: Progress | None = None,
+    wanted: Callable[[str], bool] = lambda file: True,
 ) -> ImageSet:
-    """All images below a folder, sorted by their names."""
-    return _read(_contents(path, images_below(path), progress), name, size, corrupt)
-
-
-def images_below(path: Path) -> list[Path]:
-    """The files of a folder that are read as images, in the order of their rows."""
-    found = [Path(folder, name) for folder, names in _folders(path) for name in names]
-    images = [file for file in found if _is_image(file.relative_to(path).as_posix()) and file.is_file()]
-    return sorted(images, key=lambda file: file.relative_to(path).as_posix())
+    """All wanted images below a folder, sorted by their names, those for the test after those for training."""
+    found = [Path(folder, file).relative_to(path).as_posix() for folder, files in _folders(path) for file in files]
+    found.sort()
+    left_out = {file: reason for file in found if (reason := _no_image(file, path))}
+    files = [file for file in found if file not in left_out and wanted(file)]
+    return _read(_contents(path, _ordered(files), progress), name, size, corrupt, left_out)
 
 
 def _folders(path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -80,7 +85,15 @@ def read_archive(
     path: Path, name: str, *, size: Size | None, corrupt: Corrupt, progress: Progress | None = None
 ) -> ImageSet:
     """All images in a tar archive, sorted by their names. Members are read where they are; nothing is unpacked."""
-    return _read(members(path, _is_image, progress), name, size, corrupt)
+    left_out: dict[str, str] = {}
+
+    def wanted(file: str) -> bool:
+        reason = _no_image(file)
+        if reason:
+            left_out[file] = reason
+        return not reason
+
+    return _read(members(path, wanted, progress), name, size, corrupt, left_out)
 
 
 def members(path: Path, wanted: Callable[[str], bool], progress: Progress | None = None) -> Iterator[tuple[str, bytes]]:
@@ -121,47 +134,61 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return stream.read()
 
 
-def _contents(path: Path, files: list[Path], progress: Progress | None) -> Iterator[tuple[str, bytes]]:
+def _contents(path: Path, names: list[str], progress: Progress | None) -> Iterator[tuple[str, bytes]]:
+    files = [path / name for name in names]
     sizes = [file.stat().st_size for file in files]
     total, done = sum(sizes), 0
-    for file, size in zip(files, sizes, strict=True):
+    for name, file, size in zip(names, files, sizes, strict=True):
         if size > LARGEST_FILE:
             raise InputError(f"{file} is no image that can be read: it has {size:,} bytes")
         try:
             content = file.read_bytes()
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from error
-        yield file.relative_to(path).as_posix(), content
+        yield name, content
         done += size
         if progress is not None:
             progress(done, total)
 
 
-def _is_image(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    hidden = any(part.startswith((".", "__MACOSX")) for part in parts)  # and so is what leads outside, by ".."
-    return not hidden and name.lower().endswith(SUFFIXES)
+def _no_image(name: str, base: Path | None = None) -> str | None:
+    """Why a file is not read as an image; None of one that is."""
+    if any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts):
+        return "it is hidden"  # and so is what leads outside, by ".."
+    if not name.lower().endswith(SUFFIXES):
+        return f"its name ends in none of {', '.join(SUFFIXES)}"
+    return None if base is None or (base / name).is_file() else "it is a broken link or no regular file"
 
 
-def _read(files: Iterable[tuple[str, bytes]], name: str, size: Size | None, corrupt: Corrupt) -> ImageSet:
+def _ordered(files: Iterable[str]) -> list[str]:
+    """By name, those for the test after those for training, so that either half lies together."""
+    files = list(files)
+    outer = _shared_folders(files)
+    return sorted(files, key=lambda file: (_place(file, outer)[0] == "test", file))
+
+
+def _read(
+    files: Iterable[tuple[str, bytes]], name: str, size: Size | None, corrupt: Corrupt, left_out: dict[str, str]
+) -> ImageSet:
     if corrupt not in ("refuse", "skip"):
         raise InputError(f"what to do with a corrupt image is refuse or skip, not {corrupt!r}")
-    skipped = []
+    damaged = None
     with ImagePile(name) as pile:
         for file, image in _decoded(files, name, size):
             if isinstance(image, _Damaged):
                 if corrupt == "refuse":
                     raise InputError(
-                        f"{name}: {file} is not a whole image ({image}): replace it, or pass over such files with "
+                        f"{name}: {file} is not a whole image ({image}): replace it, or leave such files out with "
                         "corrupt='skip' (--corrupt skip)"
                     ) from image
-                skipped.append(file)
+                damaged = damaged or file
+                left_out[file] = f"it is damaged: {image}"
             else:
                 pile.add(file, image)
         if not pile.files:
-            told = f", only damaged ones, the first {quoted(skipped[0])}" if skipped else ""
-            raise InputError(f"{name} holds no PNG or JPEG images{told}")
-        return _arranged(pile, name, tuple(sorted(skipped)))
+            told = f", only damaged ones, the first {quoted(damaged)}" if damaged else f" ({', '.join(SUFFIXES)})"
+            raise InputError(f"{name} holds no images{told}: a table is one file, such as {name}/data.csv")
+        return _arranged(pile, name, dict(sorted(left_out.items())))
 
 
 def _decoded(
@@ -253,17 +280,17 @@ def _temporary_file() -> IO[bytes]:
 
 
 def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
-    """A PNG or JPEG file as bytes, [h, w] where it is grey and [h, w, 3] where it is not.
+    """An image file as bytes, [h, w] where it is grey and [h, w, 3] where it is not.
 
     Of an image of another size than asked for, the largest box of that shape in its middle is resized to it.
     """
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise MissingExtra("reading PNG and JPEG images", "images") from None
+        raise MissingExtra("reading images", "images") from None
 
     try:
-        with Image.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             if image.width * image.height > LARGEST_IMAGE:
                 raise InputError(f"{where} has {image.width:,} × {image.height:,} pixels: make it smaller first")
             if image.mode not in _GREY + _COLOUR:
@@ -281,9 +308,9 @@ def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
         raise _Damaged(" ".join(str(error).split()) or type(error).__name__) from error
 
 
-def _arranged(pile: ImagePile, name: str, skipped: tuple[str, ...]) -> ImageSet:
+def _arranged(pile: ImagePile, name: str, left_out: dict[str, str]) -> ImageSet:
     """Halves, classes and arrays from decoded images by file name."""
-    files = sorted(pile.files)
+    files = _ordered(pile.files)
     outer = _shared_folders(files)
     places = {file: _place(file, outer) for file in files}
     halves = {half for half, _ in places.values()}
@@ -296,27 +323,26 @@ def _arranged(pile: ImagePile, name: str, skipped: tuple[str, ...]) -> ImageSet:
         raise InputError(f"{name} has sub-folders, one a class, and an image outside of them, {quoted(odd)}")
     classes = sorted({label for _, label in places.values() if label is not None})
     codes = {label: code for code, label in enumerate(classes)}
+    if not halves - {"test"}:
+        raise InputError(f"{name} has no images to train on")
     rows, images = {file: row for row, file in enumerate(pile.files)}, pile.images()
-
-    def half(wanted: tuple[str | None, ...]) -> tuple[Bytes, Labels | None]:
-        chosen = [file for file, (half, _) in places.items() if half in wanted]
-        labels = np.array([codes[str(places[file][1])] for file in chosen], np.int64) if classes else None
-        return taken(images, [rows[file] for file in chosen]), labels
-
-    return ImageSet(name, *half((None, "train")), *half(("test",)), tuple(classes), skipped)
-
-
-def taken(images: Bytes, rows: list[int]) -> Bytes:
-    """Some of the images in that order: a view where they follow each other, as those of a folder do."""
-    first = rows[0] if rows else 0
-    return images[first : first + len(rows)] if rows == list(range(first, first + len(rows))) else images[rows]
+    return ImageSet(
+        name,
+        images if files == pile.files else images[[rows[file] for file in files]],
+        labels=np.array([codes[str(places[file][1])] for file in files], np.int64) if classes else None,
+        classes=tuple(classes),
+        label_name="class" if classes else None,
+        ids=np.array([PurePosixPath(file).as_posix() for file in files]),
+        test=np.array([places[file][0] == "test" for file in files]),
+        left_out=left_out,
+    )
 
 
 def _shared_folders(files: list[str]) -> int:
     """How many folders all files are in that are neither halves nor classes, as one that was packed whole is."""
     folders = [PurePosixPath(file).parts[:-1] for file in files]
     outer = 0
-    while all(len(parts) > outer + 1 and parts[outer] == folders[0][outer] for parts in folders):
+    while folders and all(len(parts) > outer + 1 and parts[outer] == folders[0][outer] for parts in folders):
         if folders[0][outer].lower() in HALVES:
             break
         outer += 1

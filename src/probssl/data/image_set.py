@@ -2,88 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probssl.data.dataset import Dataset, Layout, Rows
 from probssl.data.wording import plural
 from probssl.errors import InputError
 
-Part = Literal["train", "test", "all"]
 Bytes = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
-    """Images for training and for testing, from 0 (black) to 255, and a class for each where there are labels."""
+class ImageSet(Rows):
+    """Images of one size, and a class for each where there are labels. Of published sets, `test` is their test half."""
 
-    name: str
-    """What the user wrote."""
-    train: Bytes = field(repr=False)
-    """uint8 [n, channels, height, width]; one channel is grey, three are red, green and blue."""
-    train_labels: Labels | None = field(repr=False)
-    """int64 [n], codes into `classes`; None without labels."""
-    test: Bytes = field(repr=False)
-    """Of the same size; empty where the source has no test images."""
-    test_labels: Labels | None = field(repr=False)
-    classes: tuple[str, ...]
-    skipped: tuple[str, ...] = ()
-    """Files that are no whole images, where it was asked to do without them."""
+    images: np.ndarray = field(repr=False)
+    """uint8 [n, channels, height, width] from 0 (black) to 255, or float32 from 0 to 1; one channel is grey, three are
+    red, green and blue."""
+    left_out: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """Files of a folder or archive that are not in the set, and why."""
+
+    @property
+    def values_field(self) -> Literal["images"]:
+        """The name of the field that holds the rows."""
+        return "images"
 
     def __post_init__(self) -> None:
-        for half, images, labels in self._halves():
-            where = f"the {half} half of {self.name}"
-            if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != self.train.shape[1:]:
+        if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
+            raise InputError(
+                f"{self.source} should be bytes or single-precision numbers [n, channels, height, width], and is an "
+                f"array of type {self.images.dtype} and shape {self.images.shape}"
+            )
+        super().__post_init__()
+
+    @classmethod
+    def of_halves(
+        cls,
+        source: str,
+        train: Bytes,
+        train_labels: Labels | None,
+        test: Bytes,
+        test_labels: Labels | None,
+        classes: tuple[str, ...] = (),
+    ) -> ImageSet:
+        """A set that comes as two arrays, one for training and one for the test."""
+        for half, images, labels in (("training", train, train_labels), ("test", test, test_labels)):
+            where = f"the {half} half of {source}"
+            if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != train.shape[1:]:
                 raise InputError(
                     f"{where} should be bytes [n, channels, height, width] of one size, and is an array of type "
                     f"{images.dtype} and shape {images.shape}"
                 )
-            if (labels is None) != (self.train_labels is None) or (labels is not None and len(labels) != len(images)):
+            if (labels is None) != (train_labels is None) or (labels is not None and len(labels) != len(images)):
                 told = "no labels" if labels is None else plural(len(labels), "label")
                 raise InputError(f"{where} has {plural(len(images), 'image')} and {told}: fetch both anew")
-            if labels is not None and len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
-                wrong = labels.max() if labels.max() >= len(self.classes) else labels.min()
-                raise InputError(f"{where} has a label {wrong}, where labels run from 0 to {len(self.classes) - 1}")
-        if not len(self.train):
-            raise InputError(f"{self.name} has no images to train on")
-
-    def _halves(self) -> list[tuple[str, Bytes, Labels | None]]:
-        return [("training", self.train, self.train_labels), ("test", self.test, self.test_labels)]
+        return cls(
+            source,
+            np.concatenate([train, test]) if len(test) else train,
+            labels=None if train_labels is None or test_labels is None else np.concatenate([train_labels, test_labels]),
+            classes=classes,
+            test=np.repeat([False, True], [len(train), len(test)]),
+        )
 
     @classmethod
-    def of_array(cls, images: np.ndarray, name: str = "array") -> ImageSet:
-        """Images [n, channels, height, width] without labels: bytes, or numbers from 0 to 1, which become bytes."""
-        images = check_images(images, f"the {name}")
-        if images.dtype != np.uint8:
-            images = np.rint(images * 255).astype(np.uint8)
-        return cls(name, images, None, images[:0], None, ())
+    def of_array(cls, images: np.ndarray, source: str = "array", where: str = "the array") -> ImageSet:
+        """Images [n, channels, height, width] without labels: bytes, or numbers from 0 to 1."""
+        return cls(source, check_images(images, where))
 
     @property
-    def source(self) -> str:
-        """What the user wrote, as a table calls it."""
-        return self.name
-
-    def part(self, which: Part = "all") -> tuple[Bytes, Labels | None]:
-        """Images and labels of a half, or of all: those for training first, then those for tests."""
-        if which not in get_args(Part):
-            raise InputError(f"the parts of {self.name} are {', '.join(get_args(Part))}, not {which!r}")
-        if which == "test" and not len(self.test):
-            raise InputError(f"{self.name} has no test half: leave the part out")
-        if which == "train" or not len(self.test):
-            return self.train, self.train_labels
-        if which == "test":
-            return self.test, self.test_labels
-        labels = None if self.train_labels is None else np.concatenate([self.train_labels, self.test_labels])
-        return np.concatenate([self.train, self.test]), labels
+    def layout(self) -> Layout:
+        """What one row is."""
+        return Layout("images", self.shape)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width."""
-        channels, height, width = self.train.shape[1:]
+        channels, height, width = self.images.shape[1:]
         return channels, height, width
+
+    @property
+    def train_images(self) -> np.ndarray:
+        """The images that training may see, in the memory of the set where they follow each other."""
+        return self.take(self.rows("train")).images
+
+    @property
+    def test_images(self) -> np.ndarray:
+        """The images set aside for the test."""
+        return self.take(self.rows("test")).images
+
+    @property
+    def train_labels(self) -> Labels | None:
+        """Labels of `train_images`."""
+        return None if self.labels is None else self.labels[self.rows("train")]
+
+    @property
+    def test_labels(self) -> Labels | None:
+        """Labels of `test_images`."""
+        return None if self.labels is None else self.labels[self.rows("test")]
+
+    def _read_alike(self, source: str) -> Dataset:
+        from probssl.data.images import NAMED, load_images
+
+        fixed = source in NAMED and NAMED[source].size is None
+        return load_images(source, size=None if fixed else self.shape[1:])
 
 
 def check_images(images: np.ndarray, where: str) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from probssl.data.celeba import is_celeba, read_celeba
 from probssl.data.cifar import CIFAR10_CLASSES, LAYOUTS, read_cifar
-from probssl.data.directory import Progress, check_gzip, check_matlab, data_directory, download, find
+from probssl.data.directory import Progress, check_gzip, check_matlab, data_directory, download, expanded, find
 from probssl.data.image_cache import cached
 from probssl.data.image_files import ARCHIVES, Corrupt, read_archive, read_folder
 from probssl.data.image_set import ImageSet
@@ -117,7 +117,7 @@ def load_images(
     corrupt: Corrupt = "refuse",
     progress: Progress | None = None,
 ) -> ImageSet:
-    """A named set, or the PNG and JPEG images of a folder or tar archive; `InputError` when it cannot be used.
+    """A named set, or the images of a folder or tar archive; `InputError` when it cannot be used.
 
     A folder has one sub-folder a class, or none, and may have these in two halves, `train` and `test`. Its images are
     sorted by name. Write `./mnist` for a folder that bears the name of a set. Sets of 16 MB of pixels and more are
@@ -125,7 +125,7 @@ def load_images(
 
     size: height and width, or both in one. The largest box of that shape in the middle of every image is resized to
     it. Without a size, all images of a folder must be of one; of named sets only CelebA and ImageNet take one.
-    corrupt: "refuse" a folder with a file that is not a whole image, or "skip" such files and name them in `skipped`.
+    corrupt: "refuse" a folder with a damaged image, or "skip" such images and list them in `left_out`.
     progress: called with the bytes fetched or read so far, and the bytes in all.
     """
     if isinstance(source, str) and source in NAMED:
@@ -133,7 +133,7 @@ def load_images(
         if size is not None and own is None:
             raise InputError(f"{source} has images of one size: leave out size")
         return _load_named(source, _sides(own if size is None else size), corrupt, progress)
-    path, written, asked = Path(source).expanduser(), os.fspath(source), _sides(size)
+    path, written, asked = expanded(source), os.fspath(source), _sides(size)
     if path.is_dir():
         build = functools.partial(read_folder, path, written, size=asked, corrupt=corrupt, progress=progress)
         return cached(written, [path], build, str(asked), corrupt, least=KEPT_FROM)
@@ -162,7 +162,7 @@ def images_of(source: object) -> str | None:
         return None
     if isinstance(source, str) and source in NAMED:
         return source
-    path = Path(source).expanduser()
+    path = expanded(source)
     archive = next((end for end in ARCHIVES if path.name.lower().endswith(end)), None)
     if path.is_dir():
         return path.resolve().name
@@ -243,15 +243,7 @@ def _decoded_cifar10(path: Path, corrupt: Corrupt, progress: Progress | None) ->
             f"{path} is not CIFAR-10: it has {len(found.classes)} classes and images of {found.shape[1]} × "
             f"{found.shape[2]} in {found.shape[0]} channels"
         )
-    assert found.train_labels is not None
-    assert found.test_labels is not None
     random = np.random.default_rng(10)
-    train, test = random.permutation(len(found.train)), random.permutation(len(found.test))
-    return replace(
-        found,
-        name="cifar10",
-        train=found.train[train],
-        train_labels=found.train_labels[train],
-        test=found.test[test],
-        test_labels=found.test_labels[test],
-    )
+    halves = [found.rows("train"), found.rows("test")]
+    shuffled = [rows[random.permutation(len(rows))] for rows in halves]
+    return replace(found.take(np.concatenate(shuffled)), source="cifar10", ids=None)

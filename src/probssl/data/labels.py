@@ -7,21 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probssl.data.faults import MISSING, Faults
 from probssl.data.wording import plural, quoted
 from probssl.errors import InputError
 
 MOST_CLASSES = 50
 """A label with at most this many distinct values is always taken as classes."""
-
-
-def note_missing(cells: Sequence[str], places: Sequence[int], name: str, faults: Faults) -> None:
-    """Note the cells of a label column that hold no value."""
-    if all(cell.strip().lower() not in MISSING for cell in set(cells)):
-        return
-    for cell, place in zip(cells, places, strict=True):
-        if cell.strip().lower() in MISSING:
-            faults.add("label", name, place, cell)
 
 
 def encode(cells: Sequence[str], name: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:

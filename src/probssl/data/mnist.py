@@ -56,7 +56,7 @@ def mnist(name: str = "mnist", progress: Progress | None = None) -> ImageSet:
             raise InputError(f"{where} should be images of {SIDE} × {SIDE}, and is an array of shape {images.shape}")
         if labels.shape != images.shape[:1]:
             raise InputError(f"{where} has {len(images):,} images and labels of shape {labels.shape}: fetch both anew")
-    return ImageSet(
+    return ImageSet.of_halves(
         name,
         train[:, None],
         train_labels.astype(np.int64),

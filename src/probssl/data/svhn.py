@@ -17,7 +17,7 @@ LARGEST = 1_000_000
 
 def read_svhn(train: Path, test: Path) -> ImageSet:
     """`svhn` from its two files. The label 10, which its authors give to the digit 0, becomes 0."""
-    return ImageSet("svhn", *read_mat(train), *read_mat(test), tuple(map(str, range(CLASSES))))
+    return ImageSet.of_halves("svhn", *read_mat(train), *read_mat(test), tuple(map(str, range(CLASSES))))
 
 
 def read_mat(path: Path) -> tuple[Bytes, Labels]:

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
 from probssl.data.columns import generated_names, pick
-from probssl.data.wording import listed, option, plural
+from probssl.data.dataset import Column, Dataset, Layout, Rows, no_such_test, test_mask
+from probssl.data.directory import expanded
+from probssl.data.wording import did_you_mean, listed, options, plural, quoted
 from probssl.errors import InputError
+
+IDENTIFIERS = 1e8, 2.0**64
+"""Whole numbers between these, hardly two of them the same, are taken for identifiers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Rows):
     """Observations in rows, real features in columns, and a class for every row where there are labels."""
 
-    source: str
-    """What the user wrote."""
     features: np.ndarray = field(repr=False)
     """float64 [n, d], finite."""
     feature_names: tuple[str, ...]
-    labels: np.ndarray | None = field(default=None, repr=False)
-    """int64 [n], codes into `classes`; None without labels."""
-    classes: tuple[str, ...] = ()
-    label_name: str | None = None
-    trusted: bool = False
+    trusted: bool = field(default=False, kw_only=True)
     """A published data set, used as it was published: constant columns included."""
-    latents: np.ndarray | None = field(default=None, repr=False)
-    """float64 [n, k], what each row was made from, where that is known: the truth that metrics compare with."""
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """What a reader should know of the columns, a sentence each."""
+
+    @property
+    def values_field(self) -> Literal["features"]:
+        """The name of the field that holds the rows."""
+        return "features"
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.features.shape[1] != len(self.feature_names):
@@ -36,28 +42,45 @@ class Table:
                 f"{self.source} has {plural(len(self.feature_names), 'feature name')} "
                 f"for features of shape {self.features.shape}"
             )
-        if self.labels is not None and self.labels.shape != (len(self.features),):
-            raise InputError(
-                f"{self.source} has labels of shape {self.labels.shape} for {plural(len(self.features), 'row')}"
-            )
-        if self.latents is not None and (self.latents.ndim != 2 or len(self.latents) != len(self.features)):
-            raise InputError(
-                f"{self.source} has latents of shape {self.latents.shape} for {plural(len(self.features), 'row')}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.features)
+        super().__post_init__()
 
     @property
     def n_features(self) -> int:
         """Number of feature columns, d."""
         return self.features.shape[1]
 
+    @property
+    def layout(self) -> Layout:
+        """What one row is."""
+        kind: Literal["world", "table"] = "world" if self.source.startswith("world:") else "table"
+        return Layout(kind, (self.n_features,), tuple(map(Column, self.feature_names)))
+
+    def with_test(self, test: float | str | os.PathLike[str] | Dataset | None, seed: int = 0) -> Table:
+        if not isinstance(test, str) or test not in self.feature_names:
+            return super().with_test(test, seed)
+        place = self.feature_names.index(test)
+        mask = test_mask([f"{value:g}" for value in self.features[:, place]], test, self.source)
+        names = (*self.feature_names[:place], *self.feature_names[place + 1 :])
+        return replace(self, features=np.delete(self.features, place, 1), feature_names=names, test=mask)
+
+    with_test.__doc__ = Rows.with_test.__doc__
+
+    def _read_alike(self, source: str) -> Dataset:
+        from probssl.data.loading import load_table
+        from probssl.data.names import is_name
+
+        if not is_name(source) and not expanded(source).exists():
+            raise no_such_test(self.source, source, self.feature_names, did_you_mean(source, self.feature_names))
+        return load_table(source, label=self.label_name, features=self.feature_names)
+
+    def _matched(self, other: Dataset) -> Table:
+        return super()._matched(select_features(other, self.feature_names) if isinstance(other, Table) else other)
+
 
 def select_features(table: Table, names: Sequence[str]) -> Table:
     """The table with these feature columns in this order: the columns a trained model expects.
 
-    A table whose columns are called x0, x1, … for want of names needs only the right number of them.
+    A table whose columns are called x0, x1, … because they have no names needs only the right number of them.
     """
     named = table.feature_names != generated_names(table.n_features)
     chosen = pick(table.source, table.feature_names, names, named=named, rest=range(table.n_features))
@@ -81,6 +104,22 @@ def check_trainable(table: Table, *, keep_constant: bool = False) -> None:
         names = [table.feature_names[index] for index in constant]
         raise InputError(
             f"{table.source} has {plural(len(names), 'column')} with one and the same value in every row, "
-            f"{listed(names)}: leave such columns out with {option('--drop', names[0])}, "
+            f"{listed(names)}: leave such columns out with {options('--drop', names)}, "
             "or keep them with --keep-constant"
         )
+
+
+def identifier_notes(features: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about each column whose values are large whole numbers, hardly two of them the same."""
+    least, most = IDENTIFIERS
+    found = []
+    for place, name in enumerate(names):
+        values = features[:, place]
+        if len(values) < 2 or (values[:1000] % 1).any() or np.abs(values).min() < least:
+            continue
+        if values.max() < most and not (values % 1).any() and len(np.unique(values)) > 0.95 * len(values):
+            found.append(
+                f"column {quoted(name)} looks like an identifier (whole numbers up to {values.max():.3g}, hardly two "
+                f"the same) and is used as a feature: leave it out with {options('--drop', [name])}"
+            )
+    return tuple(found)

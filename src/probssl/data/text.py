@@ -17,7 +17,6 @@ import numpy as np
 
 from probssl.data.columns import Columns, generated_names
 from probssl.data.faults import MISSING, Faults
-from probssl.data.labels import note_missing
 from probssl.data.wording import plural, quoted
 from probssl.errors import InputError
 
@@ -43,12 +42,12 @@ def open_text(path: Path) -> Columns:
     else:
         names = generated_names(len(cells))
 
-    def read(chosen: Sequence[int], label: int | None, faults: Faults) -> tuple[np.ndarray, list[str] | None]:
+    def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
         with _stream(path) as stream:
             rows = _rows(stream, delimiter, path)
             if named:
                 next(rows)
-            return _read(rows, names, chosen, label, faults)
+            return _read(rows, names, chosen, beside, faults)
 
     return Columns(str(path), names, read, named=named, unit="line", blank=blank)
 
@@ -160,12 +159,12 @@ def _read(
     rows: Iterator[tuple[int, list[str]]],
     names: Sequence[str],
     chosen: Sequence[int],
-    label: int | None,
+    beside: Sequence[int],
     faults: Faults,
-) -> tuple[np.ndarray, list[str] | None]:
+) -> tuple[np.ndarray, list[list[str]]]:
     width, count = len(names), 0
     blocks: list[np.ndarray] = []
-    labels: list[str] = []
+    told: list[list[str]] = [[] for _ in beside]
     ragged: list[tuple[int, int]] = []  # line, fields
     while block := list(islice(rows, max(64, _BLOCK // width))):
         if any(len(row) != width for _, row in block):
@@ -178,9 +177,9 @@ def _read(
         values = np.empty((len(block), len(chosen)))
         for position, index in enumerate(chosen):
             values[:, position] = parse_numbers(columns[index], lines, names[index], faults)
-        if label is not None:
-            note_missing(columns[label], lines, names[label], faults)
-            labels += [cell.strip() for cell in columns[label]]
+        for cells, index in zip(told, beside, strict=True):
+            faults.note_missing(columns[index], lines, names[index])
+            cells += [cell.strip() for cell in columns[index]]
         blocks.append(values)
         count += len(block)
     if ragged:
@@ -192,4 +191,4 @@ def _read(
     if not count:
         raise InputError(f"{faults.where} has column names ({quoted(names[0])}, …) but no rows: add some data")
     faults.settle_booleans(count)
-    return np.concatenate(blocks), labels if label is not None else None
+    return np.concatenate(blocks), told

@@ -22,6 +22,13 @@ def option(flag: str, value: str) -> str:
     return f"{flag} {shlex.quote(value) if value.isprintable() else repr(value)}"
 
 
+def options(flag: str, values: Sequence[str]) -> str:
+    """One option for all values, `--drop a,b`, or one for each where a value holds a comma itself."""
+    if any("," in value for value in values):
+        return " ".join(option(flag, value) for value in values)
+    return option(flag, ",".join(values))
+
+
 def listed(names: Sequence[str], limit: int = 5) -> str:
     """The first few names, and how many there are when some are left off."""
     shown = ", ".join(quoted(name) for name in names[:limit])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from probssl.data import load
+from probssl.data import load_table
 from probssl.report import figures
 from probssl.report import page as html
 from probssl.studies import circles_trials, pictures
@@ -117,7 +117,7 @@ def _point_colours(labels: np.ndarray, classes: tuple[str, ...]) -> list[str]:
 
 def figure_data() -> Any:
     """Figure 1: the circles, one augmentation of each point, and a line between the two."""
-    table = load("toy:circles", seed=0)
+    table = load_table("toy:circles", seed=0)
     assert table.labels is not None
     x = inputs(table)
     x_aug = augmentation().sample(x, torch.Generator().manual_seed(0))
@@ -140,7 +140,7 @@ def figure_representations(trials: list[Trial], seeds: Any) -> Any:
         if found is None:  # it failed
             axis.set_title(setting, fontsize=9, color=figures.INK, loc="left")
             continue
-        table = load("toy:circles", seed=seed)
+        table = load_table("toy:circles", seed=seed)
         assert table.labels is not None
         axis.scatter(*found.z.T, c=_point_colours(table.labels, table.classes), s=10, linewidths=0, alpha=0.85)
         probe = found.numbers["linear probe"]

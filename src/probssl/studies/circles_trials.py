@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from probssl.data import Table, load
+from probssl.data import Table, load_table
 from probssl.encoders import MLP, encode, seeded
 from probssl.energies import Euclidean
 from probssl.metrics import linear_probe
@@ -45,7 +45,7 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
     """Measure the baselines, train all losses as one, and see how well the circles come apart in each code."""
     for config in configs:
         if config["setting"] in BASELINES:
-            x = inputs(load("toy:circles", seed=config["seed"]))
+            x = inputs(load_table("toy:circles", seed=config["seed"]))
             raw = config["setting"] == "raw features"
             yield config, {**measure(x if raw else encode(_encoder(config), x), config), "curve": [], "collapsed": {}}
     trained = [config for config in configs if config["setting"] in LOSSES]
@@ -72,7 +72,7 @@ def _encoder(config: Config) -> MLP:
 def training(config: Config) -> Training:
     """One loss from one seed, all rows a step."""
     seed, steps = config["seed"], config["steps"]
-    x = inputs(load("toy:circles", seed=seed))
+    x = inputs(load_table("toy:circles", seed=seed))
     plan = TrainingPlan(
         steps=steps,
         batch_size=len(x),
@@ -87,7 +87,7 @@ def training(config: Config) -> Training:
 
 def measure(z: torch.Tensor, config: Config) -> Result:
     """The code and how well the circles come apart in it."""
-    table = load("toy:circles", seed=config["seed"])
+    table = load_table("toy:circles", seed=config["seed"])
     assert table.labels is not None
     array = z.numpy()
     numbers = {

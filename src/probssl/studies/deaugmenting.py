@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probssl.data import load
+from probssl.data import load_table
 from probssl.errors import InputError
 from probssl.studies import deaugmenting_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
@@ -54,7 +54,7 @@ class Deaugmenting(Study):
 
     def prepare(self, budget: Budget) -> None:
         for data in SCALE[budget].data:
-            load(data)
+            load_table(data)
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return deaugmenting_trials.run_batch(configs)

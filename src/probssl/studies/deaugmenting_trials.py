@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from probssl.data import load
+from probssl.data import load_table
 from probssl.encoders import encode, seeded
 from probssl.errors import InputError
 from probssl.evaluation import undo_augmentations
@@ -48,7 +48,7 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
 def _training(config: Config) -> Training:
     """What is trained, or would be."""
     data, seed, steps = config["data"], config["seed"], config["steps"]
-    table = load(data, seed=seed)
+    table = load_table(data, seed=seed)
     recipe = Recipe(
         objective=config["objective"] if config["objective"] != UNTRAINED else "infonce",
         energy=config["energy"],
@@ -73,7 +73,7 @@ def _training(config: Config) -> Training:
 
 
 def _measure(t: Training, config: Config) -> dict[str, float]:
-    labels = load(config["data"], seed=config["seed"]).labels
+    labels = load_table(config["data"], seed=config["seed"]).labels
     if labels is None:
         raise InputError(f"{config['data']} has no labels, and a probe needs them")
     models = {"model": (t.encoder, t.objective.energy)}

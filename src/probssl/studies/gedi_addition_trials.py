@@ -62,7 +62,7 @@ def digits() -> Digits:
     data = mnist()
     assert data.train_labels is not None
     assert data.test_labels is not None
-    train, test = (torch.from_numpy(unit_floats(part)) for part in (data.train, data.test))
+    train, test = (torch.from_numpy(unit_floats(part)) for part in (data.train_images, data.test_images))
     labels = torch.from_numpy(data.train_labels)
     first = len(train) - len(train) // HELD_OUT
     return Digits(

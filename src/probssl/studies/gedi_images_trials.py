@@ -49,7 +49,7 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
     """
     found = images_of(data)
     assert found.train_labels is not None
-    x, labels = floats(found.train[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
+    x, labels = floats(found.train_images[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
     channels, size, _ = found.shape
     network = seeded(0, lambda: Classifier(size, channels, len(found.classes)))
     optimiser = torch.optim.Adam(network.parameters(), lr=CLASSIFIER_RATE)
@@ -61,7 +61,7 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
         F.cross_entropy(network(x[chosen]), labels[chosen]).backward()
         optimiser.step()
     with torch.no_grad():
-        predicted = torch.cat([network(part).argmax(1) for part in floats(found.test).split(models.AT_ONCE)])
+        predicted = torch.cat([network(part).argmax(1) for part in floats(found.test_images).split(models.AT_ONCE)])
     return network, float(np.mean(predicted.numpy() == found.test_labels))
 
 
@@ -69,7 +69,7 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
 def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
     """The classifier's features, each with variance 1 over training images, and principal components of pixels."""
     network, _ = classifier(data, rows, steps)
-    train = floats(images_of(data).train[:rows])
+    train = floats(images_of(data).train_images[:rows])
     z = encode(network.features, train).double().numpy()
     mean, deviation = z.mean(0), z.std(0) + 1e-6
 
@@ -103,11 +103,11 @@ def reference_trial(config: Config) -> Result:
     untrained, _, _ = models.build(chosen)
     return {
         "accuracy": classifier(chosen["data"], chosen["rows"], config["classifier"])[1],
-        "floor": distances(floats(found.train[:count]).numpy(), chosen, config),
+        "floor": distances(floats(found.train_images[:count]).numpy(), chosen, config),
         "ceiling": distances(noise.numpy(), chosen, config),
         "untrained": probe(untrained, chosen, config["test"]),
         "pixels": probe(nn.Flatten(), chosen, config["test"]),
-        "data": as_text(found.test[:SHOWN]),
+        "data": as_text(found.test_images[:SHOWN]),
     }
 
 
@@ -120,7 +120,7 @@ def agreement(model: TrainedModel, chosen: Config, count: int) -> float:
     from sklearn.metrics import normalized_mutual_info_score
 
     found = images_of(chosen["data"])
-    logits = model.all_logits(floats(found.test[:count]))
+    logits = model.all_logits(floats(found.test_images[:count]))
     if chosen["method"] == "BarlowTwins":
         clusters = KMeans(len(found.classes), n_init=4, random_state=chosen["seed"]).fit_predict(logits)
     else:
@@ -138,7 +138,7 @@ def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
     found, rows = images_of(chosen["data"]), chosen["rows"]
     train, test = (
         encode(encoder, floats(part), batch_size=models.AT_ONCE).numpy()
-        for part in (found.train[:rows], found.test[:count])
+        for part in (found.train_images[:rows], found.test_images[:count])
     )
     assert found.train_labels is not None
     assert found.test_labels is not None
@@ -157,6 +157,6 @@ def sampled(model: TrainedModel, count: int, steps: int, chosen: Config) -> tupl
 
 def distances(images: np.ndarray, chosen: Config, config: Config) -> dict[str, float]:
     """The Fréchet distance of images from test images, by both features."""
-    real = floats(images_of(chosen["data"]).test[: config["test"]]).numpy()
+    real = floats(images_of(chosen["data"]).test_images[: config["test"]]).numpy()
     found = extractors(chosen["data"], chosen["rows"], config["classifier"])
     return {extractor.title: extractor.distance(images, real) for extractor in found}

@@ -152,7 +152,7 @@ def build(config: Config) -> tuple[nn.Module, Objective | None, nn.Module]:
     normalised = method in ("BarlowTwins", "SwAV")
     channels, size, _ = found.shape
     clusters = len(found.classes)
-    pixels = floats(found.train[: config["rows"]])
+    pixels = floats(found.train_images[: config["rows"]])
     scaling = Standardised(pixels.mean(), pixels.std())
     encoder = seeded(
         seed,
@@ -240,7 +240,7 @@ def trained(config: Config, code: str) -> TrainedModel:
 
 def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Module) -> float:
     """Train in place on the first rows of the set; returns the last loss."""
-    x = floats(images_of(config["data"]).train[: config["rows"]])
+    x = floats(images_of(config["data"]).train_images[: config["rows"]])
     changes = {} if config["crop"] is None else {"crop_scale": config["crop"]}
     pairing = NoisyImages(image_preset(PRESETS[config["data"]], **changes))
     fitted = fit(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])

@@ -29,7 +29,7 @@ def outside_of(name: str, shape: tuple[int, ...], count: int) -> Tensor:
     if name == CONSTANT:
         colours = torch.rand(count, shape[0], 1, 1, generator=torch.Generator().manual_seed(50_001))
         return colours.expand(count, *shape).contiguous()
-    x = floats(images_of(name).test[:count])
+    x = floats(images_of(name).test_images[:count])
     channels, height, width = shape
     if x.shape[1] != channels:
         x = x.mean(1, keepdim=True).expand(-1, channels, -1, -1)
@@ -41,7 +41,7 @@ def trial(config: Config, code: str) -> Result:
     """Train a model, or find it, and compare scores of its test images with those of every set outside."""
     model = models.trained(config["model"], code)
     found = images_of(config["model"]["data"])
-    inside = scores(model, floats(found.test[: config["test"]]))
+    inside = scores(model, floats(found.test_images[: config["test"]]))
     result: Result = {}
     for name in config["outside"]:
         other = scores(model, outside_of(name, found.shape, config["test"]))

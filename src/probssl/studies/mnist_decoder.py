@@ -60,7 +60,7 @@ class Trained:
 def pixels() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """MNIST as grey values in [0, 1] [n, 784] and labels [n]: training images, their labels, test images, theirs."""
     data = mnist()
-    train, test = (torch.tensor(part).flatten(1).float() / 255 for part in (data.train, data.test))
+    train, test = (torch.tensor(part).flatten(1).float() / 255 for part in (data.train_images, data.test_images))
     return train, torch.tensor(data.train_labels), test, torch.tensor(data.test_labels)
 
 

@@ -112,7 +112,7 @@ def energy_of(config: Config, encoder: nn.Module, x: Tensor) -> Energy:
 
 def train(config: Config, encoder: nn.Module) -> tuple[float, list[float] | None]:
     """Train in place on the first rows of the set; returns the last loss and the learnt concentrations."""
-    x = torch.from_numpy(images_of(config["data"]).train[: config["rows"]])
+    x = torch.from_numpy(images_of(config["data"]).train_images[: config["rows"]])
     energy, steps = energy_of(config, encoder, x[:FIRST]), config["steps"]
     objective = InfoNCE(energy, candidates="two-view", pair="augmented")
     plan = TrainingPlan(
@@ -145,8 +145,8 @@ def trial(config: Config) -> Result:
     assert found.train_labels is not None
     assert found.test_labels is not None
     sides = (
-        (torch.from_numpy(found.train[: config["fitted"]]), found.train_labels[: config["fitted"]]),
-        (torch.from_numpy(found.test[: config["test"]]), found.test_labels[: config["test"]]),
+        (torch.from_numpy(found.train_images[: config["fitted"]]), found.train_labels[: config["fitted"]]),
+        (torch.from_numpy(found.test_images[: config["test"]]), found.test_labels[: config["test"]]),
     )
     read: dict[str, Any] = {}
     for name, module in features_of(config, encoder.eval()).items():

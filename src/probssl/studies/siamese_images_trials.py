@@ -146,7 +146,7 @@ def plan_of(config: Config) -> TrainingPlan:
 
 def train(config: Config, encoder: nn.Module) -> float:
     """Train in place on the first rows of the set; returns the last loss."""
-    x = torch.from_numpy(images_of(config["data"]).train[: config["rows"]])
+    x = torch.from_numpy(images_of(config["data"]).train_images[: config["rows"]])
     pairing = ImageAugmentation("siamese-fisher" if METHODS[config["method"]].scored else "siamese-cifar")
     return last_loss(encoder, objective_of(config), pairing, x, plan_of(config), seed=config["seed"])
 
@@ -159,7 +159,7 @@ def trial(config: Config) -> Result:
     assert found.train_labels is not None
     assert found.test_labels is not None
     kept = slice(0, config["fitted"]), slice(0, config["test"])
-    sides = (found.train[kept[0]], found.test[kept[1]])
+    sides = (found.train_images[kept[0]], found.test_images[kept[1]])
     z, judged = (encode(encoder, torch.from_numpy(side)).double().numpy() for side in sides)
     truth = found.test_labels[kept[1]]
     told: dict[str, Any] = {"fitted_on": (z, found.train_labels[kept[0]])}

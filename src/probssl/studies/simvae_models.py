@@ -208,5 +208,5 @@ def trained(config: Config) -> TrainedModel:
 
 def train(config: Config, encoder: nn.Module, objective: Objective) -> float:
     """Train in place on the first rows of the set; returns the last loss."""
-    x = pixels(config["data"], images_of(config["data"]).train[: config["rows"]])
+    x = pixels(config["data"], images_of(config["data"]).train_images[: config["rows"]])
     return last_loss(encoder, objective, pairing_of(config), x, plan_of(config), seed=config["seed"])

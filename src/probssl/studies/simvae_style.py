@@ -221,7 +221,7 @@ def reconstructions(results: Results, data: str) -> Any:
     if not all(found):
         return None
     again = [pictures.of_text(side[0]["again"], images.shape) for side in found]
-    rows = {"images": images.test[: len(again[0])], **dict(zip(map(title, EVERYONE), again, strict=True))}
+    rows = {"images": images.test_images[: len(again[0])], **dict(zip(map(title, EVERYONE), again, strict=True))}
     drawn, (axis,) = figures.new_figure(6.4, 0.56 * len(rows))
     sheet = tiles.sheet(np.stack(list(rows.values())))
     axis.imshow(sheet)

@@ -40,7 +40,7 @@ def content(config: Config) -> Result:
     assert found.train_labels is not None
     assert found.test_labels is not None
     kept = slice(0, config["fitted"]), slice(0, config["test"])
-    sides = (found.train[kept[0]], found.test[kept[1]])
+    sides = (found.train_images[kept[0]], found.test_images[kept[1]])
     z, judged = (encode(model.encoder, simvae_models.pixels(chosen["data"], side)).double().numpy() for side in sides)
     truth, fitted_on = found.test_labels[kept[1]], (z, found.train_labels[kept[0]])
     mixture = gmm_probe(judged, truth, protocol="published", fitted_on=fitted_on)
@@ -59,7 +59,7 @@ def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]
     """Features of a classifier trained here, which stands in for Inception, and principal components of pixels."""
     found = simvae_models.images_of(data)
     assert found.train_labels is not None
-    images = simvae_models.pixels(data, found.train[:rows])
+    images = simvae_models.pixels(data, found.train_images[:rows])
     flat = as_floats(images[:1_000]).numpy()
     return trained_features(images, found.train_labels[:rows], epochs=epochs), pixel_components(flat, 32)
 
@@ -73,9 +73,9 @@ def generation(config: Config) -> Result:
     assert objective is not None
     found = simvae_models.images_of(data)
     assert found.train_labels is not None
-    fitted = simvae_models.pixels(data, found.train[: config["fitted"]])
+    fitted = simvae_models.pixels(data, found.train_images[: config["fitted"]])
     labels = torch.from_numpy(np.array(found.train_labels[: config["fitted"]]))
-    test = simvae_models.pixels(data, found.test[: config["test"]])
+    test = simvae_models.pixels(data, found.test_images[: config["test"]])
     again = decoded(objective, posteriors(objective, encoder, test)[0], found.shape)
     prior = latent_prior(objective, encoder, fitted, labels=labels, seed=chosen["seed"])
     z, _ = prior.sample(config["samples"], torch.Generator().manual_seed(chosen["seed"]))
@@ -97,7 +97,7 @@ def generation(config: Config) -> Result:
 def distances(images: Tensor, config: Config) -> dict[str, float]:
     """The Fréchet distance of images from test images, by both features."""
     data = config["model"]["data"]
-    real = as_floats(simvae_models.pixels(data, simvae_models.images_of(data).test[: config["test"]])).numpy()
+    real = as_floats(simvae_models.pixels(data, simvae_models.images_of(data).test_images[: config["test"]])).numpy()
     rows = min(CLASSIFIER_ROWS, config["model"]["rows"])
     return {
         extractor.title: extractor.distance(images.numpy(), real)
@@ -112,7 +112,8 @@ def style(config: Config) -> Result:
     made = styled(chosen["data"])
     fitted, test = config["fitted"], config["test"]
     images = [
-        simvae_models.pixels(chosen["data"], part) for part in (made.images.train[:fitted], made.images.test[:test])
+        simvae_models.pixels(chosen["data"], part)
+        for part in (made.images.train_images[:fitted], made.images.test_images[:test])
     ]
     z, judged = (encode(model.encoder, part).double().numpy() for part in images)
     kept = [

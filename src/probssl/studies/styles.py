@@ -75,8 +75,8 @@ def _digits(generator: torch.Generator) -> Styled:
     found = load_images("mnist")
     sides = []
     for images, labels, count in (
-        (found.train, found.train_labels, TRAIN),
-        (found.test, found.test_labels, TEST),
+        (found.train_images, found.train_labels, TRAIN),
+        (found.test_images, found.test_labels, TEST),
     ):
         grey = torch.from_numpy(np.array(images[:count])).float() / 255
         uniform = torch.rand(4, len(grey), generator=generator)
@@ -114,4 +114,4 @@ def _together(
     name: str, classes: tuple[str, ...], sides: list[tuple[np.ndarray, np.ndarray, dict[str, Factor]]]
 ) -> Styled:
     (train, labels, of_train), (test, truth, of_test) = sides
-    return Styled(ImageSet(name, train, labels, test, truth, classes), of_train, of_test)
+    return Styled(ImageSet.of_halves(name, train, labels, test, truth, classes), of_train, of_test)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from probssl.data import load
+from probssl.data import load_table
 from probssl.report import figures
 from probssl.studies import tabular_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
@@ -48,7 +48,7 @@ class Tabular(Study):
 
     def prepare(self, budget: Budget) -> None:
         for table in SCALE[budget].tables:
-            load(table)  # here, or it does not run at all
+            load_table(table)  # here, or it does not run at all
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return tabular_trials.run_batch(configs)

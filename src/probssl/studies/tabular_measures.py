@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl import metrics
-from probssl.data import Standardiser, load
+from probssl.data import Standardiser, load_table
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import InputError
@@ -46,7 +46,7 @@ class Observations:
 @functools.lru_cache(maxsize=2)
 def observations(table: str) -> Observations:
     """The rows of a named table, read once for many trials."""
-    found = load(table)
+    found = load_table(table)
     if found.labels is None:
         raise InputError(f"{table} has no labels, and a probe needs them")
     x = Standardiser.fit(found.features).transform(found.features).astype(np.float32)
