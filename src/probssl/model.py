@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -65,10 +65,10 @@ class Model:
             recipe, features, rows = recipe.for_shape(data.shape), math.prod(data.shape), len(data.rows("train"))
             names, label, scaling = (), None, None
         else:
-            recipe, features, rows = recipe.for_features(data.n_features), data.n_features, len(data)
+            recipe, features, rows = recipe.for_features(data.n_features), data.n_features, len(data.rows("train"))
             names, label = data.feature_names, data.label_name
             as_it_is = Standardiser(np.zeros(features), np.ones(features))
-            scaling = Standardiser.fit(data.features) if recipe.world is None else as_it_is
+            scaling = Standardiser.fit(data.features[data.rows("train")]) if recipe.world is None else as_it_is
         encoder, objective = recipe.build_encoder(features), recipe.build_objective(features, rows)
         return cls(recipe, encoder, objective, scaling, names, label)
 
@@ -126,13 +126,13 @@ class Model:
             kinds = ("images", "a table") if of_images else ("tables", "a set of images")
             raise InputError(f"the model is of {kinds[0]}, and {data.source} is {kinds[1]}")
         if isinstance(data, ImageSet):
-            half = data.take(data.rows(part))
+            half = _part(data, part)
             return Observations(data.source, self.inputs(half.images), half.labels, data.classes)
         if isinstance(data, np.ndarray):
             if of_images:
                 return Observations("array", self.inputs(data))
             data = load_table(data, features=self.feature_names)
-        table = select_features(data, self.feature_names)
+        table = _part(select_features(data, self.feature_names), part)
         return Observations(table.source, self.inputs(table.features), table.labels, table.classes, table.latents)
 
     def embed(self, data: Data, part: Part = "all") -> np.ndarray:
@@ -195,6 +195,18 @@ class Model:
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
         return model
+
+
+Some = TypeVar("Some", Table, ImageSet)
+
+
+def _part(data: Some, part: Part) -> Some:
+    rows = data.rows(part)
+    if not len(rows):
+        raise InputError(
+            f"{data.source} has no rows for {'the test' if part == 'test' else 'training'}: leave the part out"
+        )
+    return data.take(rows)
 
 
 def _pixels(shape: Sequence[int]) -> str:
