@@ -127,13 +127,15 @@ class Model:
             raise InputError(f"the model is of {kinds[0]}, and {data.source} is {kinds[1]}")
         if isinstance(data, ImageSet):
             half = _part(data, part)
-            return Observations(data.source, self.inputs(half.images), half.labels, data.classes)
+            return Observations(data.source, self.inputs(half.images), half.labels, data.classes, ids=half.ids)
         if isinstance(data, np.ndarray):
             if of_images:
                 return Observations("array", self.inputs(data))
             data = load_table(data, features=self.feature_names)
         table = _part(select_features(data, self.feature_names), part)
-        return Observations(table.source, self.inputs(table.features), table.labels, table.classes, table.latents)
+        return Observations(
+            table.source, self.inputs(table.features), table.labels, table.classes, table.latents, table.ids
+        )
 
     def embed(self, data: Data, part: Part = "all") -> np.ndarray:
         """Representations [n, dim] of rows or images: of data at hand, of an array, of a file, a folder or a name.

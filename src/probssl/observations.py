@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ class Observations:
     classes: tuple[str, ...] = ()
     latents: np.ndarray | None = None
     """[n, k], the truth behind rows of a world."""
+    ids: np.ndarray | None = None
+    """[n], what each row is called."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -33,5 +36,6 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """Those of these numbers, in this order."""
-        labels, latents = (None if of is None else of[rows] for of in (self.labels, self.latents))
-        return replace(self, x=self.x[torch.from_numpy(rows)], labels=labels, latents=latents)
+        known = {"labels": self.labels, "latents": self.latents, "ids": self.ids}
+        chosen: dict[str, Any] = {name: of[rows] for name, of in known.items() if of is not None}
+        return replace(self, x=self.x[torch.from_numpy(rows)], **chosen)
