@@ -56,7 +56,9 @@ def measure(method: str, steps: int, rate: float, variance: float | None, weight
     loss = simvae_models.train(config, encoder, objective)
     found = simvae_models.images_of("mnist")
     assert found.train_labels is not None
-    z, judged = (encode(encoder, simvae_models.pixels("mnist", found.train[rows])).numpy() for rows in (FITTED, JUDGED))
+    z, judged = (
+        encode(encoder, simvae_models.pixels("mnist", found.train_images[rows])).numpy() for rows in (FITTED, JUDGED)
+    )
     known = knn_probe(judged, found.train_labels[JUDGED], neighbours=10, fitted_on=(z, found.train_labels[FITTED]))
     return {"method": method, "rate": rate, "variance": variance, "weights": weights, "loss": loss, "k-NN": known.mean}
 
