@@ -17,13 +17,15 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to look (default: runs)")] = Path("runs"),
     prune: Annotated[
         bool,
-        typer.Option("--prune", metavar="", help="Delete the checkpoints of finished runs; they can't be extended then."),
+        typer.Option(
+            "--prune", metavar="", help="Delete the checkpoints of finished runs; they can't be extended then."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """List the runs in FOLDER, with how far they came and what they are worth."""
     from probssl.report import console
-    from probssl.runs.listing import Line, lines
+    from probssl.runs.listing import lines
 
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: give the one that holds runs")
@@ -32,7 +34,7 @@ def runs(
     if as_json:
         print_json({"runs": [line.as_dict() for line in found], **({"freed": freed} if prune else {})})
         return
-    console.show_runs(found)
+    console.show_runs(found, folder)
     if prune:
         console.say(f"deleted {freed / 2**20:.1f} MB of checkpoints")
 

@@ -44,7 +44,8 @@ def describe(kind: str, name: str) -> Description:
         }
         for setting in values.declared(cls).values()
     }
-    formula = " ".join((inspect.getdoc(cls) or "").split("\n\n", 1)[0].split())
+    text = (inspect.getdoc(cls) or "").partition("\nSettings:")[0].strip()
+    formula = "\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")[:2])
     admits = dict(cls.admits) if hasattr(cls, "admits") else None
     return Description(kind, name, entry.about, formula, settings, values.plain(entry.preset), _needs(cls), admits)
 

@@ -22,11 +22,10 @@ from probssl.metrics.outliers import Detection
 if TYPE_CHECKING:
     from probssl.data import DataSet
     from probssl.parts.describe import Description
-    from probssl.runs.listing import Line
     from probssl.runs.doctor import Diagnosis
     from probssl.runs.evaluation import Comparison
+    from probssl.runs.listing import Line
     from probssl.studies import StudyResult
-
 
 
 def terminal(**options: Any) -> Console:
@@ -232,7 +231,7 @@ def show_part(part: Description) -> None:
         console.print(f"\nadmits collapse of the {kind}: {why}", style="dim")
 
 
-def show_runs(found: Sequence[Line]) -> None:
+def show_runs(found: Sequence[Line], below: Path) -> None:
     """Runs, the newest first."""
     console = terminal(highlight=False)
     if not found:
@@ -246,7 +245,7 @@ def show_runs(found: Sequence[Line]) -> None:
         table.add_column(metric.title, justify="right")
     for line in found:
         values = [f"{line.metrics[m.name]:.3f}" if m.name in line.metrics else "–" for m in metrics]
-        table.add_row(escape(str(line.folder)), escape(line.title), line.state, f"{line.step:,}", *values)
+        table.add_row(escape(line.name(below)), escape(line.title), line.state, f"{line.step:,}", *values)
     console.print(table)
 
 

@@ -32,16 +32,17 @@ class Line:
         """Plain values for JSON."""
         return {**vars(self), "folder": str(self.folder)}
 
+    def name(self, below: Path) -> str:
+        """The folder, seen from another."""
+        return str(self.folder.relative_to(below)) if self.folder != below else self.folder.name
+
     def prune(self) -> int:
         """Delete the checkpoints of a finished run; how many bytes they took."""
         if self.state not in ("finished", "collapsed"):
             return 0
-        for path in self._checkpoints():
+        for path in checkpoints(self.folder):
             path.unlink()
         return self.size
-
-    def _checkpoints(self) -> list[Path]:
-        return checkpoints(self.folder)
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -171,6 +171,7 @@ class _Run:
             del plan[cosmetic]
         return {
             **plan,
+            "freeze": list(self.plan.freeze),
             "seed": self.seed,
             **describe("objective", self.objective),
             **describe("encoder", self.encoder),
