@@ -1,4 +1,4 @@
-"""One self-contained HTML page: sections of text, tables and figures, no network, no scripts of ours."""
+"""One self-contained HTML page: sections of text, tables and figures, no network."""
 
 from __future__ import annotations
 

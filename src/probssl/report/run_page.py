@@ -12,9 +12,10 @@ import probssl
 from probssl.errors import InputError, ProbsslError
 from probssl.metrics import METRICS, spectra
 from probssl.metrics.summary import Metric
-from probssl.report import figures, interactive, plane, tiles
+from probssl.report import figures, plane, tiles
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
+from probssl.report.scatter import scatter
 from probssl.runs import Run
 from probssl.runs.doctor import examine
 from probssl.runs.evaluation import Comparison
@@ -141,11 +142,10 @@ def _metrics(run: Run) -> str:
 
 def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: np.ndarray) -> str:
     points, names = flatten(z)
-    chart = interactive.scatter(points, labels, classes, numbers, names)
-    body = chart or figures.png(figures.projection(points, labels, classes, names))
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
     coloured = "coloured by label" if classes else "no labels given"
-    return html.section("The representation", body, f"{len(points):,} rows, {how}, {coloured}.")
+    told = f"{len(points):,} rows, {how}, {coloured}. Drag to move, double-click or Ctrl and wheel to zoom."
+    return html.section("The representation", scatter(points, labels, classes, numbers, names), told)
 
 
 def _plane(run: Run) -> list[str]:
