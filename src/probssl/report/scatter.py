@@ -1,4 +1,4 @@
-"""The representation as a picture that a browser can zoom, whose points tell their rows: SVG and a script of our own."""
+"""The representation as a picture to zoom, whose points tell their rows: SVG and a small script."""
 
 from __future__ import annotations
 
