@@ -19,7 +19,7 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import Corrupt, Dataset, Progress, load
+from probssl.data import Corrupt, Dataset, Progress, is_dataset, load
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
 from probssl.parts.facts import Facts
@@ -112,7 +112,10 @@ class Run:
     @cached_property
     def source(self) -> Source:
         """Where its rows came from."""
-        return Source.from_dict(self._json(SOURCE))
+        try:
+            return Source.from_dict(self._json(SOURCE))
+        except TypeError:
+            raise self._damaged(SOURCE) from None
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -190,11 +193,13 @@ class Run:
         """The data of this run at another place, which is remembered; refused if it is not the same."""
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         moved = dataclasses.replace(self.source, data=path or self.source.data)
-        found = moved.read() if path is not None else load(data, label=self.source.label, drop=self.source.drop)
-        if path is None:
-            found = found.with_test(self.source.test, self.source.seed % 2**32)
+        if path is not None:
+            found = moved.read()
+        else:
+            columns = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
+            found = load(data, **columns).with_test(self.source.test, self.source.seed % 2**32)
         if self.source.fingerprint not in (None, found.fingerprint):
-            raise InputError(f"{found.source} is not the data that the run in {self.folder} was trained on")
+            raise CheckpointError(f"{found.source} is not the data that the run in {self.folder} was trained on")
         if path is not None and moved != self.source:
             self.source = moved
             write_json(self.folder / SOURCE, moved.as_dict())
@@ -213,7 +218,7 @@ class Run:
         try:
             return Comparison.from_dict(self._json(METRICS))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{self.folder / METRICS} is damaged: copy it back, or evaluate again") from None
+            raise self._damaged(METRICS) from None
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -222,7 +227,11 @@ class Run:
                 return stored
         except (ValueError, OSError):
             pass
-        raise InputError(f"{self.folder / name} is damaged or missing: copy it back, or train again")
+        raise self._damaged(name)
+
+    def _damaged(self, name: str) -> InputError:
+        again = "evaluate" if name == METRICS else "train"
+        return InputError(f"{self.folder / name} is damaged or missing: copy it back, or {again} again")
 
     @property
     def report(self) -> Path:
