@@ -6,7 +6,7 @@ Five questions, one thread, CPU time, turns taken alternately: what a step costs
 the finite difference is off, what both reach in the same CPU time, and what only one of them can train. Some three
 and a half minutes of CPU time. Prints tables and writes JSON:
 
-    python benchmarks/sliced_fisher.py --json sliced_fisher.json
+    python benchmarks/sliced_fisher.py --out sliced_fisher.json
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
-import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from running import begin, keep
 from torch import Tensor, nn
 
 from probssl.data import Standardiser, load
@@ -67,12 +66,12 @@ def resnet() -> nn.Sequential:
 
 
 ENCODERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "16-32-8": (lambda: MLP([16, 32, 8]), (BATCH, 16)),
-    "64-128-32": (lambda: MLP([64, 128, 32]), (BATCH, 64)),
+    "16-32-8": (lambda: MLP.of([16, 32, 8]), (BATCH, 16)),
+    "64-128-32": (lambda: MLP.of([64, 128, 32]), (BATCH, 64)),
     "LayerNorm MLP": (lambda: mlp(nn.ReLU, [64, 128, 128, 32], layer_norm=True), (BATCH, 64)),
     "tanh MLP": (lambda: mlp(nn.Tanh, [64, 128, 128, 32]), (BATCH, 64)),
     "GELU MLP": (lambda: mlp(nn.GELU, [64, 128, 128, 32]), (BATCH, 64)),
-    "784-1200²-128": (lambda: MLP([784, 1200, 1200, 128]), (BATCH, 784)),
+    "784-1200²-128": (lambda: MLP.of([784, 1200, 1200, 128]), (BATCH, 784)),
     "ResNet 32×32": (resnet, (32, 3, 32, 32)),
 }
 
@@ -153,7 +152,7 @@ def cost(rounds: int) -> dict[str, dict[str, list[float]]]:
         _, one, _, four, along = r["ratio"]
         print(f"{name:<15}{type(energy).__name__:<10}{r['ms'][0]:>8.2f}{r['ms'][1]:>8.2f}{one:>6.2f}", end="")
         print(f"{r['median_ratio'][1]:>7.2f}{four:>7.2f}{along:>6.2f}", end="")
-        print(f"{r['graph_mb'][0]:>7.1f}{r['graph_mb'][1]:>6.1f}", flush=True)
+        print(f"{r['graph_mb'][0]:>7.1f}{r['graph_mb'][1]:>6.1f}")
     return results
 
 
@@ -287,8 +286,8 @@ def exact_loss(encoder: nn.Module, x: Tensor) -> float:
 def train(loss: Objective, x: Tensor, steps: int, rate: float, seed: int) -> nn.Module:
     """The recipe's encoder d-2d-d/2 after `steps` steps."""
     d = x.shape[1]
-    encoder = seeded(seed, lambda: MLP([d, 2 * d, d // 2]))
-    plan = TrainingPlan(steps=steps, learning_rate=rate, clip_norm=1.0, log_every=100)
+    encoder = seeded(seed, lambda: MLP.of([d, 2 * d, d // 2]))
+    plan = TrainingPlan(steps=steps, lr=rate, clip_norm=1.0, log_every=100)
     fit(encoder, loss, PAIRING, x, plan, seed=seed)
     return encoder
 
@@ -309,7 +308,7 @@ def training(x: Tensor, seconds: float) -> dict[str, Any]:
     for name, loss, steps in runs:
         reached = {str(rate): [exact_loss(train(loss, x, steps, rate, s), x) for s in (0, 1)] for rate in RATES}
         results[name] = {"steps": steps, "loss": reached}
-        print(f"{name:<22}{steps:>8}" + "".join(f"{a:>12.1f}{b:>8.1f}" for a, b in reached.values()), flush=True)
+        print(f"{name:<22}{steps:>8}" + "".join(f"{a:>12.1f}{b:>8.1f}" for a, b in reached.values()))
     return results
 
 
@@ -329,7 +328,7 @@ def layers() -> dict[str, dict[str, bool]]:
     builds: dict[str, Callable[[], Any]] = {
         "ReLU and LayerNorm": lambda: mlp(nn.ReLU, [64, 32, 8], layer_norm=True),
         "transformer layer": Attention,
-        "torch.compile": lambda: torch.compile(MLP([64, 32, 8]), backend="aot_eager"),
+        "torch.compile": lambda: torch.compile(MLP.of([64, 32, 8]), backend="aot_eager"),
     }
     print(f"\n{'can be trained':<24}{'exact':>8}{'sliced':>8}{'along':>8}")
     results: dict[str, dict[str, bool]] = {}
@@ -351,8 +350,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="turns of every measurement of cost")
     parser.add_argument("--batches", type=int, default=150, help="batches that variances are estimated from")
     parser.add_argument("--seconds", type=float, default=2.5, help="CPU time of one training")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as training does
     torch.manual_seed(0)
@@ -363,17 +361,21 @@ def main() -> None:
             tables[name] = torch.from_numpy(Standardiser.fit(features).transform(features).astype(np.float32))
         except InputError as error:
             print(f"left out: {error}")
-    results: dict[str, Any] = {"cost": cost(options.rounds), "layers": layers()}
+    results: dict[str, Any] = {"training": {}}
+
+    def add(name: str, found: dict[str, Any]) -> None:
+        results[name] = {**results.get(name, {}), **found}
+        keep(options.out, results)
+
+    add("cost", cost(options.rounds))
+    add("layers", layers())
     if "pmlb:optdigits" in tables:
-        results["variance"] = variance(tables["pmlb:optdigits"], results["cost"], options.batches)
-        results["difference"] = difference(tables["pmlb:optdigits"])
-    results["training"] = {}
+        add("variance", variance(tables["pmlb:optdigits"], results["cost"], options.batches))
+        add("difference", difference(tables["pmlb:optdigits"]))
     for name, x in tables.items():
         print(f"\nExact Fisher loss on {name}, {options.seconds:g} s of CPU time, Euclidean, two seeds")
         print(f"{'trained with':<22}{'steps':>8}" + "".join(f"{f'rate {rate:g}':>20}" for rate in RATES))
-        results["training"][name] = training(x, options.seconds)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        add("training", {name: training(x, options.seconds)})
 
 
 if __name__ == "__main__":

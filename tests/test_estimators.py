@@ -199,7 +199,7 @@ class TestPartialFit:
         assert np.mean(losses[-2:]) < np.mean(losses[:2])
         assert encoder.n_steps_ == 160
         assert [row["step"] for row in encoder.history_ if "event" not in row] == list(range(0, 161, 20))
-        assert {row["learning_rate"] for row in encoder.history_ if "loss" in row} == {1e-3}
+        assert {row["lr"] for row in encoder.history_ if "loss" in row} == {1e-3}
 
     def test_first_call_fixes_scaling_and_later_calls_see_other_draws(self, wine):
         x, _ = wine
@@ -316,7 +316,7 @@ class TestTrouble:
             ({"steps": 0}, "steps must be at least 1"),
             ({"steps": "many"}, "steps cannot be 'many'"),
             ({"lr": None}, "lr cannot be None"),
-            ({"lr": -1.0}, "learning_rate must be positive"),
+            ({"lr": -1.0}, "lr must be positive"),
             ({"hidden": (8, 0)}, "hidden widths must be positive"),
             ({"hidden": 8}, "hidden cannot be 8"),
             ({"optimiser": "lbfgs"}, "adam, adamw or sgd"),

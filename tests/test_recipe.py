@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probssl import objectives
-from probssl.encoders import WithHead, encode, rows_meet
+from probssl.encoders import MLP, WithHead, encode, rows_meet
 from probssl.energies import Anisotropic, Cosine, Dot, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.pairings import IMAGE_PRESETS, MaskAndNoise
@@ -122,9 +122,9 @@ def test_an_empty_file_is_the_default_and_whole_numbers_stand_for_real_ones() ->
         ("lr = 'fast'", ("lr cannot be 'fast'",)),
         ("lr = true", ("lr cannot be True",)),
         ("lr = [0.1]", ("lr cannot be",)),
-        ("lr = nan", ("learning_rate", "nan")),
-        ("lr = inf", ("learning_rate", "inf")),
-        ("lr = 0", ("learning_rate",)),
+        ("lr = nan", ("lr must be", "nan")),
+        ("lr = inf", ("lr must be", "inf")),
+        ("lr = 0", ("lr must be",)),
         ("hidden = 3", ("hidden cannot be 3",)),
         ("hidden = [3, 'a']", ("hidden cannot be",)),
         ("hidden = [3.0]", ("hidden cannot be",)),
@@ -221,7 +221,7 @@ CLASSES = {
     "snl": objectives.SNL,
     "nce": objectives.NCE,
     "fisher": objectives.Fisher,
-    "simclr": objectives.SimCLR,
+    "simclr": objectives.InfoNCE,
     "spectral": objectives.Spectral,
     "triplet": objectives.Triplet,
     "simsiam": objectives.SimSiam,
@@ -233,7 +233,7 @@ CLASSES = {
     "vicreg": objectives.VICReg,
     "wmse": objectives.WMSE,
     "corinfomax": objectives.CorInfoMax,
-    "aninfonce": objectives.AnInfoNCE,
+    "aninfonce": objectives.InfoNCE,
 }
 
 
@@ -280,7 +280,8 @@ def test_decoders_mirror_the_encoder(objective: str) -> None:
     encoder, made = recipe.build_encoder(6), recipe.build_objective(6)
     assert type(made) is DECODING[objective]
     assert isinstance(made, objectives.GenerativeObjective)
-    assert made.decoder.sizes == encoder.sizes[::-1] == (3, 5, 12, 6)
+    (decoder,) = (part for part in made.decoder.modules() if isinstance(part, MLP))
+    assert decoder.sizes == encoder.sizes[::-1] == (3, 5, 12, 6)
     assert made.likelihood.variance == 0.1
     x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
     views = recipe.build_pairing()(x, made.needs, torch.Generator().manual_seed(0))

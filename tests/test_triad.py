@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from probssl.data import load
 from probssl.doctor import Diagnosis, _samples, examine
-from probssl.encoders import Prototypes
 from probssl.objectives import GEDI, SwAV, gedi_weights
 from probssl.recipe import Recipe
 from probssl.runs import Run, train
@@ -111,11 +110,17 @@ def test_an_augmentation_that_erases_half_of_two_features_leaves_labels_undecide
 # The watch itself
 
 
+def without_density(clusters: int, *, dim: int | None = None, prior: object = "uniform") -> GEDI:
+    """On as many dimensions as clusters, unless told."""
+    objective = GEDI(clusters, **gedi_weights("no gen"), prior=prior)  # type: ignore[arg-type]
+    return objective.bind(dim=clusters if dim is None else dim)
+
+
 def look_at(logits: Tensor, of_relatives: Tensor, objective: GEDI | SwAV | None = None, step: int = 9) -> list[str]:
     """What is announced of given logits, seen twice; the head is the identity."""
     clusters = logits.shape[1]
     if objective is None:
-        objective = GEDI(clusters, clusters, **gedi_weights("no gen"), head=Prototypes(clusters, clusters))
+        objective = without_density(clusters)
     with torch.no_grad():
         objective.head.weight.copy_(torch.eye(clusters))
     watch = CollapseWatch(logits, objective.energy, objective, of_relatives, settled=5)
@@ -141,7 +146,7 @@ def test_each_of_the_triad_from_logits() -> None:
 def test_numbers_are_those_of_the_loss_and_finite_where_a_cluster_is_empty() -> None:
     x = 400 * torch.eye(3)[torch.arange(300) % 2]
     for prior in ("uniform", "learnt", [0.4, 0.4, 0.2]):
-        objective = GEDI(3, 3, **gedi_weights("no gen"), prior=prior)
+        objective = without_density(3, prior=prior)
         with torch.no_grad():
             objective.head.weight.copy_(torch.eye(3))
             log_p = objective.head(x).double().log_softmax(-1)
@@ -156,7 +161,7 @@ def test_numbers_are_those_of_the_loss_and_finite_where_a_cluster_is_empty() -> 
 
 
 def test_logits_that_overflow_are_no_look() -> None:
-    objective = GEDI(3, 3, **gedi_weights("no gen"))
+    objective = without_density(3)
     x = torch.full((10, 3), 3e38)
     with torch.no_grad():
         objective.head.weight.fill_(2.0)
@@ -185,7 +190,7 @@ def test_alone_and_in_a_stack_the_same_is_seen() -> None:
 
 
 def test_one_cluster_is_nothing_to_watch() -> None:
-    objective = GEDI(4, 1, **gedi_weights("no gen"))
+    objective = without_density(1, dim=4)
     plan = TrainingPlan(steps=4, batch_size=16, log_every=2)
     fitted = fit(nn.Sequential(plain()), objective, training().pairing, rows(), plan)
     assert not fitted.collapsed

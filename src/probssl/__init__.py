@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder, SimVAE
     from probssl.evaluation import evaluate
     from probssl.model import Model
-    from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimCLR, SimSiam, Spectral, Triplet
+    from probssl.objectives import NCE, SNL, Fisher, InfoNCE, Objective, SimSiam, Spectral, Triplet
     from probssl.pairings import (
         GaussianNoise,
         ImageAugmentation,
         LinearMixture,
         MaskAndNoise,
         Pairing,
+        Rotations,
         Views,
-        rotations,
     )
     from probssl.recipe import Recipe
     from probssl.runs import Run, fit
@@ -52,7 +52,6 @@ _HOMES = {
         "Fisher",
         "InfoNCE",
         "Objective",
-        "SimCLR",
         "SimSiam",
         "Spectral",
         "Triplet",
@@ -63,8 +62,8 @@ _HOMES = {
         "LinearMixture",
         "MaskAndNoise",
         "Pairing",
+        "Rotations",
         "Views",
-        "rotations",
     ),
     "recipe": ("Recipe",),
     "runs": ("Run", "fit"),
@@ -93,9 +92,9 @@ __all__ = [
     "PNorm",
     "Pairing",
     "Recipe",
+    "Rotations",
     "Run",
     "SiameseEncoder",
-    "SimCLR",
     "SimSiam",
     "SimVAE",
     "Spectral",
@@ -109,7 +108,6 @@ __all__ = [
     "fit",
     "load",
     "load_images",
-    "rotations",
 ]
 
 

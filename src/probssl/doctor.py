@@ -17,7 +17,7 @@ from probssl.recipe import ENERGY_OF, SYMMETRIC_ONLY, Recipe
 from probssl.runs import Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
-from probssl.training.log import term_names
+from probssl.training.log import LOOKED_AT, OF_CLUSTERS, term_names
 from probssl.training.watch import MEANING, MINIMUM_CONTRAST
 
 REMEDIES = {
@@ -57,22 +57,8 @@ REMEDIES = {
     ),
 }
 
-MEASURED = (
-    "loss",
-    "rankme",
-    "effective_rank",
-    "numerical_rank",
-    "spread",
-    "contrast",
-    "largest_cluster",
-    "clusters_used",
-    "label_agreement",
-    "label_certainty",
-    "invariance_term",
-    "prior_term",
-    "prior_minimum",
-)
-"""What a row of the log says of the state of a training; the second half where there are clusters."""
+MEASURED = ("loss", *LOOKED_AT, *OF_CLUSTERS)
+"""What a row of the log says of the state of a training; the last where there are clusters."""
 
 REGULARISERS = frozenset({"magnitude"})
 """Terms of a clustering loss that ask for nothing of the clusters."""

@@ -8,12 +8,16 @@ differently in an asymmetric one. All of them can be differentiated twice, so th
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from probssl.encoders import Predictor
 from probssl.errors import InputError
+from probssl.parts.part import Context, Part
 
 
 def unit(z: Tensor, length: float = 1.0) -> Tensor:
@@ -45,10 +49,24 @@ def squared_distance_factors(a: Tensor, b: Tensor, weights: Tensor | None = None
     return left, right
 
 
-class Energy(nn.Module, abc.ABC):
+class Energy(Part, nn.Module, abc.ABC):
     """δ(a, b) between embeddings [n, d]; lower is more alike."""
 
-    symmetric = True
+    symmetric: ClassVar[bool] = True
+    """Whether both sides of a pair are embedded alike."""
+
+    smooth: ClassVar[bool] = True
+    """Whether losses on its slope can learn from it, whatever its settings."""
+
+    @property
+    def of_directions(self) -> bool:
+        """Whether it compares directions alone, so that embeddings may as well lie on the unit sphere."""
+        return False
+
+    @property
+    def learns(self) -> bool:
+        """Whether it has parameters of its own to train."""
+        return False
 
     def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
         """How an original observation is embedded."""
@@ -105,11 +123,19 @@ class InnerProductEnergy(Energy):
 
 
 class Cosine(InnerProductEnergy):
-    """δ = (1 − cos(a, b)) / τ  (Siamese-EBM Eq. 5). Range [0, 2/τ]; 0 for parallel embeddings."""
+    """δ = (1 − cos(a, b)) / τ  (Siamese-EBM Eq. 5). Range [0, 2/τ]; 0 for parallel embeddings.
+
+    Settings:
+        temperature: τ, the smaller the sharper.
+    """
 
     def __init__(self, temperature: float = 0.1) -> None:
         super().__init__()
         self.temperature = _positive("temperature", temperature)
+
+    @property
+    def of_directions(self) -> bool:
+        return True
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return (1 - (unit(a) * unit(b)).sum(-1)) / self.temperature
@@ -132,7 +158,13 @@ class Euclidean(InnerProductEnergy):
 
 
 class PNorm(Energy):
-    """δ = Σ_k |a_k − b_k|^p, the p-norm to the p-th power (CL-ICA Eq. 9). Range [0, ∞), p ≥ 1."""
+    """δ = Σ_k |a_k − b_k|^p, the p-norm to the p-th power (CL-ICA Eq. 9). Range [0, ∞), p ≥ 1.
+
+    Settings:
+        p: the power, at least 1.
+    """
+
+    smooth: ClassVar[bool] = False
 
     def __init__(self, p: float = 1.0) -> None:
         super().__init__()
@@ -176,7 +208,11 @@ class PNorm(Energy):
 
 
 class Dot(InnerProductEnergy):
-    """δ = −⟨a, b⟩ / τ. Range (−∞, ∞)."""
+    """δ = −⟨a, b⟩ / τ. Range (−∞, ∞).
+
+    Settings:
+        temperature: τ, the smaller the sharper.
+    """
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
@@ -195,34 +231,48 @@ class Dot(InnerProductEnergy):
 class Anisotropic(InnerProductEnergy):
     """δ = ½ (a − b)ᵀ Λ (a − b) with Λ diagonal and positive (AnInfoNCE Eq. 3, in the ½ convention). Range [0, ∞).
 
-    Λ = softplus(θ), so it stays positive however θ is trained; `trainable=False` fixes it. With `normalise` the
-    embeddings are put on the unit sphere first, as in AnInfoNCE; Λ = λI is then the cosine energy at τ = 1/λ, and
-    `isotropic`, which keeps it so, learns that temperature alone.
+    Λ = softplus(θ), so it stays positive however θ is trained. On the unit sphere Λ = λI is the cosine energy at
+    τ = 1/λ, and an isotropic Λ learns that temperature alone.
+
+    Settings:
+        initial: Λ before training, one number or one per dimension.
+        trainable: whether Λ is learnt.
+        normalise: whether embeddings are put on the unit sphere first, as in AnInfoNCE.
+        isotropic: whether all dimensions share one concentration.
     """
 
     def __init__(
         self,
-        dim: int,
-        concentration: float | Tensor = 1.0,
+        initial: float | Sequence[float] | Tensor = 1.0,
         *,
         trainable: bool = True,
         normalise: bool = False,
         isotropic: bool = False,
     ) -> None:
         super().__init__()
-        start = torch.as_tensor(concentration, dtype=torch.get_default_dtype())
+        start = torch.as_tensor(initial, dtype=torch.get_default_dtype())
         if isotropic and start.shape != ():
-            raise InputError("an isotropic energy has one concentration, not one a dimension")
+            raise InputError("an isotropic energy has one concentration, not one per dimension")
+        if start.ndim > 1 or not bool(((start > 0) & start.isfinite()).all()):
+            raise InputError("concentrations must be positive and finite, one number or one per dimension")
+        self._initial, self.trainable, self.normalise, self.isotropic = start, trainable, normalise, isotropic
+
+    def build(self, context: Context) -> None:
+        dim, start = context.need("dim"), self._initial
         if start.shape not in ((), (dim,)):
-            raise InputError(
-                f"{dim} dimensions need one concentration or {dim}, not an array of shape {tuple(start.shape)}"
-            )
-        if not bool(((start > 0) & start.isfinite()).all()):
-            raise InputError("concentrations must be positive and finite")
-        start = start.expand(1 if isotropic else dim).clone()
+            raise InputError(f"{dim} dimensions need one concentration or {dim}, not {len(start)}")
+        start = start.expand(1 if self.isotropic else dim).clone()
         raw = start + torch.log(-torch.expm1(-start))  # the inverse of softplus
-        self.raw_concentration = nn.Parameter(raw, requires_grad=trainable)
-        self.dim, self.normalise = int(dim), normalise
+        self.raw_concentration = nn.Parameter(raw, requires_grad=self.trainable)
+        self.dim = int(dim)
+
+    @property
+    def of_directions(self) -> bool:
+        return self.normalise
+
+    @property
+    def learns(self) -> bool:
+        return self.trainable
 
     @property
     def concentration(self) -> Tensor:
@@ -243,37 +293,53 @@ class Anisotropic(InnerProductEnergy):
         return *squared_distance_factors(a, b, self.concentration), 0.0
 
     def extra_repr(self) -> str:
-        return f"dim={self.dim}, normalise={self.normalise}, isotropic={len(self.raw_concentration) < self.dim}"
+        return f"normalise={self.normalise}, isotropic={self.isotropic}"
 
 
 class Asymmetric(Energy):
     """δ(x, x̃) = base(ψ(x), χ(x̃)): the augmented side has a map of its own (Siamese-EBM Eq. 41).
 
-    Either `predictor`, applied after the shared encoder (χ = predictor ∘ ψ), or `encoder`, a second encoder in
-    its place (χ = encoder). Only how the augmented side is embedded differs; on embeddings it is the base energy.
+    Only how the augmented side is embedded differs; on embeddings it is the base energy. Both maps start so that the
+    two sides are embedded alike.
+
+    Settings:
+        base: the energy between embeddings; Euclidean unless given.
+        by: "predictor", a map after the shared encoder (χ = network ∘ ψ), or "encoder", a second encoder (χ = network).
+        network: that predictor or second encoder, where it is not to be made here.
     """
 
-    symmetric = False
+    symmetric: ClassVar[bool] = False
 
-    def __init__(self, base: Energy, *, predictor: nn.Module | None = None, encoder: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        base: Energy | None = None,
+        *,
+        by: Literal["predictor", "encoder"] = "predictor",
+        network: nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        if (predictor is None) == (encoder is None):
-            raise InputError("an asymmetric energy takes a predictor or a second encoder, exactly one of them")
-        self.base = base
-        self.predictor = predictor
-        self.encoder = encoder
+        if by not in ("predictor", "encoder"):
+            raise InputError(f"an asymmetric energy is so by a predictor or a second encoder, not by {by!r}")
+        self.base = Euclidean() if base is None else base
+        self.by, self.network = by, network
+
+    def build(self, context: Context) -> None:
+        if self.network is None:
+            self.network = Predictor(context.need("dim")) if self.by == "predictor" else context.twin()
+
+    @property
+    def incomplete(self) -> bool:
+        return self.network is None
 
     def embed(self, encoder: nn.Module, x: Tensor) -> Tensor:
         return self.base.embed(encoder, x)
 
     def embed_augmented(self, encoder: nn.Module, x: Tensor) -> Tensor:
-        if self.encoder is not None:
-            return self.encoder(x)
-        assert self.predictor is not None
-        return self.predictor(encoder(x))
+        assert self.network is not None
+        return self.network(x if self.by == "encoder" else encoder(x))
 
     def encoders(self) -> list[nn.Module]:
-        return [*self.base.encoders(), *([] if self.encoder is None else [self.encoder])]
+        return [*self.base.encoders(), *([self.network] if self.by == "encoder" and self.network is not None else [])]
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
         return self.base.paired(a, b)

@@ -29,10 +29,8 @@ from probssl.objectives import (
     VAE,
     WMSE,
     AlignUniform,
-    AnInfoNCE,
     BarlowTwins,
     BernoulliLikelihood,
-    BetaVAE,
     BiasNetwork,
     ChiSquared,
     ConstrainedGEDI,
@@ -46,11 +44,9 @@ from probssl.objectives import (
     JensenShannon,
     LatentRegression,
     MoCo,
-    MoCoV2,
     Objective,
     ProtoCPC,
     RenyiInfoNCE,
-    SimCLR,
     SimSiam,
     SimVAE,
     SlicedFisher,
@@ -69,29 +65,35 @@ from probssl.pairings import (
     LinearMixture,
     MaskAndNoise,
     Pairing,
+    Rotations,
     SampledPairing,
     Views,
-    rotations,
 )
-from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+from probssl.parts.part import Part
+from probssl.samplers import SGLD, NormalStart
 from probssl.symbolic import Constraint
 
 from .references import GaussianComponents, linear_components, mask_components
 
 INPUT, EMBEDDING, ROWS, NEGATIVES, CLUSTERS, REMEMBERED = 3, 2, 5, 4, 3, 9
 
-T = TypeVar("T", bound=nn.Module)
+T = TypeVar("T", bound=Part)
 
 
 @dataclass(frozen=True)
 class Member(Generic[T]):
-    """A named way to build one thing; `built()` is always the same thing, in double precision."""
+    """A named way to build one part; `built()` is always the same thing, bound, in double precision."""
 
     name: str
     build: Callable[[], T]
 
     def built(self) -> T:
-        return seeded(1, self.build).double()
+        return seeded(1, lambda: bound(self.build())).double()
+
+
+def bound(part: T) -> T:
+    """Ready for the batches of these tests; a part that is bound already is as it was."""
+    return part.bind(dim=EMBEDDING, shape=(INPUT,), rows=REMEMBERED, encoder=smooth_encoder(5))
 
 
 def each(members: Iterable[Any]) -> list[Any]:
@@ -139,11 +141,11 @@ ENERGIES: list[Member[Energy]] = [
     Member("p-norm-4", lambda: PNorm(4)),
     Member("dot", Dot),
     Member("dot-0.5", lambda: Dot(temperature=0.5)),
-    Member("anisotropic-fixed", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS, trainable=False)),
-    Member("anisotropic", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS)),
-    Member("anisotropic-sphere", lambda: Anisotropic(EMBEDDING, CONCENTRATIONS, normalise=True)),
-    Member("asymmetric-predictor", lambda: Asymmetric(Euclidean(), predictor=nn.Linear(EMBEDDING, EMBEDDING))),
-    Member("asymmetric-encoder", lambda: Asymmetric(Cosine(0.5), encoder=nn.Linear(INPUT, EMBEDDING))),
+    Member("anisotropic-fixed", lambda: Anisotropic(CONCENTRATIONS, trainable=False)),
+    Member("anisotropic", lambda: Anisotropic(CONCENTRATIONS)),
+    Member("anisotropic-sphere", lambda: Anisotropic(CONCENTRATIONS, normalise=True)),
+    Member("asymmetric-predictor", lambda: Asymmetric(Euclidean(), network=nn.Linear(EMBEDDING, EMBEDDING))),
+    Member("asymmetric-encoder", lambda: Asymmetric(Cosine(0.5), by="encoder", network=nn.Linear(INPUT, EMBEDDING))),
 ]
 SYMMETRIC = [member for member in ENERGIES if member.built().symmetric]
 SOME_ENERGIES = [member for member in ENERGIES if member.name in ("cosine", "euclidean", "asymmetric-predictor")]
@@ -191,7 +193,7 @@ PAIRINGS: list[PairingMember] = [
     PairingMember(
         "mask-one-feature", lambda: MaskAndNoise(torch.tensor([0.0, 1.0]), 0.3), mask_components([0, 1], [0.3, 0.3])
     ),
-    PairingMember("rotations", lambda: rotations(ANGLES, 0.3), linear_components(ROTATIONS, [1, 1, 1], 0.09)),
+    PairingMember("rotations", lambda: Rotations(ANGLES, 0.3), linear_components(ROTATIONS, [1, 1, 1], 0.09)),
     PairingMember(
         "mixture-weighted", lambda: LinearMixture(MAPS, 0.3, weights=WEIGHTS), linear_components(MAPS, WEIGHTS, 0.09)
     ),
@@ -245,7 +247,7 @@ class ObjectiveMember(Member[Objective]):
     def views(self, rows: int = ROWS, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Views:
         """A random batch with everything that this objective asks for."""
         x = normal(rows, INPUT, seed=seed) if self.group is None else normal(rows, self.group, INPUT, seed=seed)
-        views = GaussianNoise(0.5)(x, self.build().needs, generator(seed + 1))
+        views = GaussianNoise(0.5)(x, self.built().needs, generator(seed + 1))
         if self.negatives is not None:
             shape = (NEGATIVES, INPUT) if self.negatives == "shared" else (rows, NEGATIVES, INPUT)
             views.negatives = normal(*shape, seed=seed + 2)
@@ -286,27 +288,38 @@ def cast(views: Views, dtype: torch.dtype) -> Views:
     )
 
 
-def _predictor() -> nn.Module:
-    return nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+def _aninfonce(concentration: Any, *, candidates: Any = "originals") -> InfoNCE:
+    """AnInfoNCE as published: on the sphere, with originals as anchors."""
+    return InfoNCE(Anisotropic(concentration, normalise=True), candidates=candidates, anchor="original")
+
+
+def _predicting(unbound: Any, head: str) -> Any:
+    """With the predictor that it makes for itself, or with a smooth one."""
+    objective = bound(unbound)
+    if head == "smooth":
+        objective.predictor = nn.Sequential(nn.Linear(EMBEDDING, 3), nn.Tanh(), nn.Linear(3, EMBEDDING))
+    return objective
 
 
 def _decoder() -> nn.Module:
     return nn.Sequential(nn.Linear(EMBEDDING, 4), nn.Tanh(), nn.Linear(4, INPUT))
 
 
-def _chains() -> ReplayBuffer:
-    """All at one place and moved without noise, so that whatever is drawn of them is the same."""
-    return ReplayBuffer(NormalStart(torch.full((INPUT,), 0.3), torch.zeros(INPUT)), 2000, 0.0)
-
-
-CLIMB = SGLD(steps=2, noise=0.0)
+CHAINS: dict[str, Any] = {
+    "chains": 2000,
+    "reinitialise": 0.0,
+    "start": NormalStart(torch.full((INPUT,), 0.3), torch.zeros(INPUT)),
+    "sampler": SGLD(steps=2, noise=0.0),
+}
+"""All at one place and moved without noise, so that whatever is drawn of them is the same."""
 
 NEXT = Constraint.where(lambda a, b: b == a + 1 or a == b == 0, sizes=(CLUSTERS, CLUSTERS))
 """The second observation is of the next class; or both are of the first."""
 
 
-def _filled(objective: DeepClustering) -> DeepClustering:
+def _filled(unbound: DeepClustering) -> DeepClustering:
     """With a memory of all rows but the last, which has no label yet."""
+    objective = bound(unbound)
     objective.bank.copy_(torch.nn.functional.normalize(normal(REMEMBERED, EMBEDDING, seed=7), dim=-1))
     objective.seen[:-1] = True
     objective.labels[:-1] = torch.tensor([0, 1, 2, 0, 1, 0, 0, 1])
@@ -348,14 +361,10 @@ OBJECTIVES: list[ObjectiveMember] = [
         ObjectiveMember(f"infonce-originals-{energy.name}", lambda e=energy: InfoNCE(e.build(), candidates="originals"))
         for energy in SYMMETRIC
     ),
-    ObjectiveMember("aninfonce", lambda: AnInfoNCE(EMBEDDING, concentration=CONCENTRATIONS)),
-    ObjectiveMember("aninfonce-plane", lambda: AnInfoNCE(EMBEDDING, normalise=False)),
-    ObjectiveMember(
-        "aninfonce-hard",
-        lambda: AnInfoNCE(EMBEDDING, concentration=CONCENTRATIONS, candidates="given"),
-        negatives="own",
-    ),
-    ObjectiveMember("ensemble", lambda: Ensemble([AnInfoNCE(EMBEDDING, concentration=c) for c in (0.5, 3.0)])),
+    ObjectiveMember("aninfonce", lambda: _aninfonce(CONCENTRATIONS)),
+    ObjectiveMember("aninfonce-plane", lambda: InfoNCE(Anisotropic(), candidates="originals")),
+    ObjectiveMember("aninfonce-hard", lambda: _aninfonce(CONCENTRATIONS, candidates="given"), negatives="own"),
+    ObjectiveMember("ensemble", lambda: Ensemble([_aninfonce(0.5), _aninfonce(3.0)])),
     *(
         ObjectiveMember(f"align-uniform-{alpha}-{p}", lambda a=alpha, p=p: AlignUniform(a, p))
         for alpha, p in ((0.5, 1.0), (0.9, 1.0), (0.5, 2.0), (0.3, 3.0))
@@ -364,8 +373,10 @@ OBJECTIVES: list[ObjectiveMember] = [
         ObjectiveMember(f"align-uniform-others-{alpha}-{p}", lambda a=alpha, p=p: AlignUniform(a, p, itself=False))
         for alpha, p in ((0.5, 1.0), (0.9, 2.0))
     ),
-    ObjectiveMember("tricl", lambda: TriCL(EMBEDDING)),
-    ObjectiveMember("tricl-infonce", lambda: TriCL(EMBEDDING, contrast="infonce", temperature=0.5)),
+    ObjectiveMember("infonce-own-predictor", lambda: InfoNCE(Asymmetric(Cosine(0.5)))),
+    ObjectiveMember("infonce-own-encoder", lambda: InfoNCE(Asymmetric(by="encoder"))),
+    ObjectiveMember("tricl", TriCL),
+    ObjectiveMember("tricl-infonce", lambda: TriCL(contrast="infonce", temperature=0.5)),
     ObjectiveMember("latent-regression", LatentRegression, latents=True),
     *(
         ObjectiveMember(
@@ -375,23 +386,20 @@ OBJECTIVES: list[ObjectiveMember] = [
         for pair, energy in itertools.product(PAIRS, SYMMETRIC)
     ),
     *(
-        ObjectiveMember(
-            f"{cls.__name__.lower()}-{pair}-{energy.name}", lambda c=cls, e=energy, p=pair: c(e.build(), pair=p)
-        )
-        for cls in (SimCLR, Triplet)
-        for pair, energy in itertools.product(PAIRS, SYMMETRIC if cls is SimCLR else ENERGIES)
+        ObjectiveMember(f"triplet-{pair}-{energy.name}", lambda e=energy, p=pair: Triplet(e.build(), pair=p))
+        for pair, energy in itertools.product(PAIRS, ENERGIES)
     ),
     *(
         ObjectiveMember(
             f"{cls.__name__.lower()}-{pair}-{energy.name}",
-            lambda c=cls, e=energy, p=pair: c(EMBEDDING, e.build(), pair=p),
+            lambda c=cls, e=energy, p=pair: c(e.build(), pair=p),
         )
         for cls, pair, energy in itertools.product((NCE, SNL), PAIRS, ENERGIES)
     ),
-    ObjectiveMember("nce-half", lambda: NCE(EMBEDDING, prior=0.5)),
-    ObjectiveMember("nce-rare", lambda: NCE(EMBEDDING, prior=0.01)),
-    ObjectiveMember("nce-plain-bias", lambda: NCE(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
-    ObjectiveMember("snl-plain-bias", lambda: SNL(EMBEDDING, bias=BiasNetwork(EMBEDDING, 4, batch_norm=False))),
+    ObjectiveMember("nce-half", lambda: NCE(prior=0.5)),
+    ObjectiveMember("nce-rare", lambda: NCE(prior=0.01)),
+    ObjectiveMember("nce-plain-bias", lambda: NCE(bias=BiasNetwork(4, batch_norm=False))),
+    ObjectiveMember("snl-plain-bias", lambda: SNL(bias=BiasNetwork(4, batch_norm=False))),
     *(ObjectiveMember(f"fisher-{energy.name}", lambda e=energy: Fisher(e.build())) for energy in ENERGIES),
     *(
         ObjectiveMember(f"fisher-step-{energy.name}", lambda e=energy: Fisher(e.build(), step=1e-4))
@@ -407,7 +415,8 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     *(
         ObjectiveMember(
-            f"jensen-shannon-{pair}-{energy.name}", lambda e=energy, p=pair: JensenShannon(e.build(), bias=0.3, pair=p)
+            f"jensen-shannon-{pair}-{energy.name}",
+            lambda e=energy, p=pair: JensenShannon(e.build(), initial_bias=0.3, pair=p),
         )
         for pair, energy in itertools.product(PAIRS, ENERGIES)
     ),
@@ -430,35 +439,33 @@ OBJECTIVES: list[ObjectiveMember] = [
     *(
         ObjectiveMember(
             f"simsiam-{pair}-{'stopped' if stop else 'open'}-{head}",
-            lambda p=pair, s=stop, h=head: SimSiam(
-                EMBEDDING, predictor=_predictor() if h == "smooth" else None, stop_gradient=s, pair=p
-            ),
+            lambda p=pair, s=stop, h=head: _predicting(SimSiam(stop_gradient=s, pair=p), h),
             stops_gradients=stop,
         )
         for pair, stop, head in itertools.product(PAIRS, (True, False), ("default", "smooth"))
     ),
     *(
         ObjectiveMember(
-            f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(EMBEDDING, CLUSTERS, pair=p), stops_gradients=True
+            f"{cls.__name__.lower()}-{pair}", lambda c=cls, p=pair: c(CLUSTERS, pair=p), stops_gradients=True
         )
         for cls, pair in itertools.product((SwAV, ProtoCPC), PAIRS)
     ),
     ObjectiveMember(
         "swav-prior",
-        lambda: SwAV(EMBEDDING, CLUSTERS, temperature=0.5, epsilon=0.3, iterations=1, prior=[0.5, 0.3, 0.2]),
+        lambda: SwAV(CLUSTERS, temperature=0.5, epsilon=0.3, iterations=1, prior=[0.5, 0.3, 0.2]),
         stops_gradients=True,
     ),
     ObjectiveMember(
         "protocpc-mild",
-        lambda: ProtoCPC(EMBEDDING, 7, temperature=0.5, teacher_temperature=0.5),
+        lambda: ProtoCPC(7, temperature=0.5, teacher_temperature=0.5),
         stops_gradients=True,
     ),
-    ObjectiveMember("instance", lambda: InstanceDiscrimination(EMBEDDING, REMEMBERED), memory=True),
-    ObjectiveMember("deep-clustering", lambda: _filled(DeepClustering(EMBEDDING, CLUSTERS, REMEMBERED)), memory=True),
+    ObjectiveMember("instance", InstanceDiscrimination, memory=True),
+    ObjectiveMember("deep-clustering", lambda: _filled(DeepClustering(CLUSTERS)), memory=True),
     *(
         ObjectiveMember(
             f"gedi-{name}",
-            lambda o=options: GEDI(EMBEDDING, CLUSTERS, _chains(), CLIMB, **o),
+            lambda o=options: GEDI(CLUSTERS, **CHAINS, **o),
             memory=True,
             stops_gradients="generative" not in options,
             samples="generative" not in options,
@@ -474,7 +481,7 @@ OBJECTIVES: list[ObjectiveMember] = [
     *(
         ObjectiveMember(
             f"constrained-gedi-{name}",
-            lambda o=options: ConstrainedGEDI(EMBEDDING, NEXT, _chains(), CLIMB, **o),
+            lambda o=options: ConstrainedGEDI(NEXT, **CHAINS, **o),
             group=2,
             memory=True,
             stops_gradients="generative" not in options,
@@ -490,29 +497,29 @@ OBJECTIVES: list[ObjectiveMember] = [
     ),
     *(
         ObjectiveMember(
-            f"{cls.__name__.lower()}-{pair}",
-            lambda c=cls, p=pair: c(smooth_encoder(5), EMBEDDING, queue=6, pair=p),
+            f"{name}-{pair}",
+            lambda t=temperature, p=pair: MoCo(queue=6, temperature=t, pair=p),
             memory=True,
         )
-        for cls, pair in itertools.product((MoCo, MoCoV2), PAIRS)
+        for (name, temperature), pair in itertools.product((("moco", 0.07), ("mocov2", 0.2)), PAIRS)
     ),
     *(
         ObjectiveMember(
-            f"byol-{pair}-{name}",
-            lambda p=pair, h=head: BYOL(smooth_encoder(5), EMBEDDING, predictor=h(), pair=p),
+            f"byol-{pair}-{head}",
+            lambda p=pair, h=head: _predicting(BYOL(pair=p), h),
             memory=True,
         )
-        for pair in PAIRS
-        for name, head in (("default", lambda: None), ("smooth", _predictor))
+        for pair, head in itertools.product(PAIRS, ("default", "smooth"))
     ),
-    ObjectiveMember("ebclr", lambda: EBCLR(_chains(), CLIMB), memory=True, stops_gradients=True, samples=True),
+    ObjectiveMember("ebclr", lambda: EBCLR(**CHAINS), memory=True, stops_gradients=True, samples=True),
     *(
-        ObjectiveMember(name, lambda c=cls, o=options: c(EMBEDDING, _decoder(), **o))
+        ObjectiveMember(name, lambda c=cls, o=options: c(**{"decoder": _decoder(), **o}))
         for name, cls, options in (
             ("vae", VAE, {}),
+            ("vae-mirror", VAE, {"decoder": None}),
             ("vae-of-data", VAE, {"of": "data", "likelihood": GaussianLikelihood(0.5)}),
             ("vae-bernoulli", VAE, {"likelihood": BernoulliLikelihood()}),
-            ("beta-vae", BetaVAE, {"beta": 3.0}),
+            ("beta-vae", VAE, {"beta": 3.0}),
             ("cr-vae", CRVAE, {"consistency": 0.5}),
             ("cr-vae-original", CRVAE, {"pair": "original", "beta": 2.0}),
             ("simvae", SimVAE, {"related": 3}),

@@ -32,6 +32,10 @@ class Plain(ClusteringObjective):
         return {"invariance": invariance(log_p, log_q), "prior": prior_cross_entropy(self.prior, log_p)}
 
 
+def plain(*, temperature: float = 1.0, normalise: bool = False, prior: list[float] | None = None) -> Plain:
+    return Plain(CLUSTERS, temperature=temperature, normalise=normalise, prior=prior).bind(dim=EMBEDDING)
+
+
 def log_predictions(rows: int = 6, clusters: int = CLUSTERS, seed: int = 0) -> Tensor:
     return (3 * normal(rows, clusters, seed=seed)).log_softmax(-1)
 
@@ -69,22 +73,22 @@ def test_prototypes_start_apart(dim: int, clusters: int) -> None:
 
 
 def test_one_set_of_logits_is_a_classifier_and_a_density() -> None:
-    objective, encoder, x = Plain(Prototypes(EMBEDDING, CLUSTERS).double()), smooth_encoder(), normal(ROWS, INPUT)
+    objective, encoder, x = plain().double(), smooth_encoder(), normal(ROWS, INPUT)
     logits = objective.logits(encoder, x)
     torch.testing.assert_close(logits, encoder(x) @ objective.head.weight.mT)
     torch.testing.assert_close(objective.log_density(encoder, x), logits.exp().sum(1).log())
     joint = logits - objective.log_density(encoder, x).unsqueeze(1)  # log p(x, y) − log p(x)
     torch.testing.assert_close(objective.log_probabilities(encoder, x), joint)
     assert objective.clusters == CLUSTERS
-    torch.testing.assert_close(objective.prior.detach(), torch.full((CLUSTERS,), 1 / CLUSTERS))
+    assert objective.prior.tolist() == pytest.approx([1 / CLUSTERS] * CLUSTERS)
     assert isinstance(objective.energy, Euclidean)
-    sphere = Plain(Prototypes(EMBEDDING, CLUSTERS, temperature=0.3, normalise=True))
+    sphere = plain(temperature=0.3, normalise=True)
     assert isinstance(sphere.energy, Cosine)
     assert sphere.energy.temperature == 0.3
 
 
 def test_the_prior_is_stored_and_not_trained() -> None:
-    objective = Plain(Prototypes(EMBEDDING, CLUSTERS), prior=PRIOR)
+    objective = plain(prior=PRIOR)
     assert "prior" in objective.state_dict()
     assert not list(objective.buffers())
     assert [name for name, value in objective.named_parameters() if value.requires_grad] == ["head.weight"]
@@ -171,7 +175,7 @@ def test_codes_are_the_best_of_their_marginals() -> None:
 
 def test_swav_as_a_bound_of_the_likelihood() -> None:
     """Σ_i (E_q log p + H(q)) + Σ_i log Σ_y e^{…} = L_SwAV(Q)/τ, and not τ·L_SwAV(Q), as GEDI Eq. 17 prints."""
-    objective = seeded(0, lambda: SwAV(EMBEDDING, CLUSTERS, temperature=0.3)).double()
+    objective = seeded(0, lambda: SwAV(CLUSTERS, temperature=0.3).bind(dim=EMBEDDING)).double()
     encoder, x = smooth_encoder(), normal(ROWS, INPUT)
     scores = objective.logits(encoder, x) * 0.3
     q = sinkhorn(scores)
@@ -182,7 +186,7 @@ def test_swav_as_a_bound_of_the_likelihood() -> None:
 
 
 def test_swav_gradient_is_that_of_frozen_codes() -> None:
-    objective = seeded(0, lambda: SwAV(EMBEDDING, CLUSTERS)).double()
+    objective = seeded(0, lambda: SwAV(CLUSTERS).bind(dim=EMBEDDING)).double()
     encoder, views = smooth_encoder(), views_of()
     values = [*encoder.parameters(), objective.head.weight]
     with torch.no_grad():
@@ -196,7 +200,7 @@ def test_swav_gradient_is_that_of_frozen_codes() -> None:
 
 def test_swav_of_a_constant_encoder() -> None:
     """Codes are the prior, and the loss its entropy or more."""
-    objective = seeded(0, lambda: SwAV(EMBEDDING, CLUSTERS, prior=PRIOR)).double()
+    objective = seeded(0, lambda: SwAV(CLUSTERS, prior=PRIOR).bind(dim=EMBEDDING)).double()
     found = objective(constant_encoder(), views_of()).total.item()
     log_p = objective.log_probabilities(constant_encoder(), views_of().x)[0]
     assert found == pytest.approx(-(objective.prior * log_p).sum().item(), rel=1e-6)  # given in single precision
@@ -205,7 +209,7 @@ def test_swav_of_a_constant_encoder() -> None:
 
 @pytest.mark.parametrize("cls", [SwAV, ProtoCPC])
 def test_a_constant_encoder_as_near_to_every_centre_has_no_gradient(cls: type) -> None:
-    objective, encoder = cls(EMBEDDING, 2).double(), constant_encoder()  # at (0.6, −0.8)
+    objective, encoder = cls(2).bind(dim=EMBEDDING).double(), constant_encoder()  # at (0.6, −0.8)
     with torch.no_grad():
         objective.head.weight.copy_(torch.tensor([[0.8, 0.6], [-0.8, -0.6]]))
     total = objective(encoder, views_of()).total
@@ -229,7 +233,7 @@ def one_sided(objective: ProtoCPC, views: Views, encoder: nn.Module) -> list[tup
 @pytest.mark.parametrize("seed", range(4))
 def test_protocpc_is_that_of_the_theory_and_bounds_infonce_from_below(seed: int) -> None:
     """−L ≤ InfoNCE ≤ ln n with the critic Σ_y p_ky s_iy, and −L ≤ ln c."""
-    objective, encoder = seeded(seed, lambda: ProtoCPC(EMBEDDING, 4)).double(), smooth_encoder(seed)
+    objective, encoder = seeded(seed, lambda: ProtoCPC(4).bind(dim=EMBEDDING)).double(), smooth_encoder(seed)
     views = views_of(8, seed)
     sides = one_sided(objective, views, encoder)
     value = -objective(encoder, views).total.item()
@@ -244,7 +248,7 @@ def test_protocpc_is_that_of_the_theory_and_bounds_infonce_from_below(seed: int)
 
 @pytest.mark.parametrize(("rows", "clusters"), [(12, 4), (4, 4), (3, 4)])
 def test_protocpc_reaches_its_optimum(rows: int, clusters: int) -> None:
-    objective = ProtoCPC(4, clusters, temperature=0.01).double()
+    objective = ProtoCPC(clusters, temperature=0.01).bind(dim=4).double()
     with torch.no_grad():
         objective.head.weight.copy_(torch.eye(4))
     x = torch.eye(4, dtype=torch.float64).repeat(3, 1)[:rows]
@@ -254,7 +258,7 @@ def test_protocpc_reaches_its_optimum(rows: int, clusters: int) -> None:
 
 
 def test_protocpc_in_a_single_cluster_is_nothing_and_does_not_move() -> None:
-    objective = ProtoCPC(EMBEDDING, 2, temperature=0.01).double()
+    objective = ProtoCPC(2, temperature=0.01).bind(dim=EMBEDDING).double()
     with torch.no_grad():
         objective.head.weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
     z = torch.tensor([1.0, 0.0]) + 0.2 * normal(ROWS, EMBEDDING).requires_grad_()
@@ -269,8 +273,12 @@ def test_protocpc_in_a_single_cluster_is_nothing_and_does_not_move() -> None:
 INDEX = torch.tensor([6, 0, 3, 8, 1])
 
 
+def instances(rows: int, **options: float) -> InstanceDiscrimination:
+    return InstanceDiscrimination(**options).bind(dim=EMBEDDING, rows=rows)
+
+
 def test_the_bank_is_updated_where_the_batch_was() -> None:
-    objective = seeded(0, lambda: InstanceDiscrimination(EMBEDDING, REMEMBERED, momentum=0.7)).double()
+    objective = seeded(0, lambda: instances(REMEMBERED, momentum=0.7)).double()
     torch.testing.assert_close(objective.bank.norm(dim=1), torch.ones(REMEMBERED).double(), rtol=1e-6, atol=1e-6)
     encoder, views, before = smooth_encoder(), views_of(index=INDEX), objective.bank.clone()
     objective(encoder, views).total.backward()
@@ -284,7 +292,7 @@ def test_the_bank_is_updated_where_the_batch_was() -> None:
 
 
 def test_instance_discrimination_is_infonce_over_what_is_remembered() -> None:
-    objective = InstanceDiscrimination(EMBEDDING, ROWS, temperature=0.2, momentum=0.0).double()
+    objective = instances(ROWS, temperature=0.2, momentum=0.0).double()
     encoder, views = smooth_encoder(), views_of(index=torch.tensor([2, 0, 4, 1, 3]))
     views.augmented = views.x.unsqueeze(0)
     objective(encoder, views)  # remembers the originals
@@ -294,7 +302,7 @@ def test_instance_discrimination_is_infonce_over_what_is_remembered() -> None:
 
 
 def test_instances_of_a_constant_encoder() -> None:
-    objective = InstanceDiscrimination(EMBEDDING, ROWS, momentum=0.0).double()
+    objective = instances(ROWS, momentum=0.0).double()
     views = views_of(index=torch.arange(ROWS))
     objective(constant_encoder(), views)
     assert objective(constant_encoder(), views).total.item() == pytest.approx(math.log(ROWS), rel=1e-9)
@@ -304,7 +312,7 @@ def test_instances_of_a_constant_encoder() -> None:
 
 
 def deep(rows: int = 30, **options: int) -> DeepClustering:
-    return seeded(0, lambda: DeepClustering(EMBEDDING, CLUSTERS, rows, **options)).double()
+    return seeded(0, lambda: DeepClustering(CLUSTERS, **options).bind(dim=EMBEDDING, rows=rows)).double()
 
 
 def steps_of(objective: DeepClustering, count: int, rows: int = 30, batch: int = 10) -> list[dict[str, Tensor]]:
@@ -347,7 +355,7 @@ def test_deep_clustering_waits_for_as_many_rows_as_clusters() -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("build", [lambda: InstanceDiscrimination(EMBEDDING, 30), deep], ids=["instance", "deep"])
+@pytest.mark.parametrize("build", [lambda: instances(30), deep], ids=["instance", "deep"])
 def test_evaluation_leaves_memory_alone(build) -> None:
     objective, chance = build().double(), torch.get_rng_state()
     views = views_of(10, index=torch.arange(10))
@@ -405,20 +413,20 @@ def test_k_means_of_points_that_are_all_alike_is_finite() -> None:
         pytest.param(lambda: Prototypes(0, 3), id="no dimension"),
         pytest.param(lambda: Prototypes(2, 0), id="no cluster"),
         pytest.param(lambda: Prototypes(2, 3, temperature=0.0), id="temperature"),
-        pytest.param(lambda: SwAV(2, 3, prior=[0.5, 0.5]), id="short prior"),
-        pytest.param(lambda: SwAV(2, 2, prior=[1.5, -0.5]), id="negative prior"),
-        pytest.param(lambda: SwAV(2, 2, prior=[0.5, 0.4]), id="prior of 0.9"),
-        pytest.param(lambda: SwAV(2, 3, epsilon=0.0), id="epsilon"),
-        pytest.param(lambda: SwAV(2, 3, iterations=0), id="iterations"),
-        pytest.param(lambda: SwAV(2, 3, pair="both"), id="pair"),
-        pytest.param(lambda: ProtoCPC(2, 3, teacher_temperature=0.2), id="dull teacher"),
-        pytest.param(lambda: InstanceDiscrimination(2, 1), id="one row"),
-        pytest.param(lambda: InstanceDiscrimination(2, 5, momentum=1.0), id="momentum"),
-        pytest.param(lambda: DeepClustering(2, 5, 4), id="more clusters than rows"),
-        pytest.param(lambda: DeepClustering(2, 3, 9, every=0), id="every"),
+        pytest.param(lambda: SwAV(3, prior=[0.5, 0.5]), id="short prior"),
+        pytest.param(lambda: SwAV(2, prior=[1.5, -0.5]), id="negative prior"),
+        pytest.param(lambda: SwAV(2, prior=[0.5, 0.4]), id="prior of 0.9"),
+        pytest.param(lambda: SwAV(3, epsilon=0.0), id="epsilon"),
+        pytest.param(lambda: SwAV(3, iterations=0), id="iterations"),
+        pytest.param(lambda: SwAV(3, pair="both"), id="pair"),
+        pytest.param(lambda: ProtoCPC(3, teacher_temperature=0.2), id="dull teacher"),
+        pytest.param(lambda: instances(1), id="one row"),
+        pytest.param(lambda: InstanceDiscrimination(momentum=1.0), id="momentum"),
+        pytest.param(lambda: DeepClustering(5).bind(dim=2, rows=4), id="more clusters than rows"),
+        pytest.param(lambda: DeepClustering(3, every=0), id="every"),
         pytest.param(lambda: k_means(torch.ones(2, 1), 3), id="more clusters than points"),
-        pytest.param(lambda: InstanceDiscrimination(2, 5)(smooth_encoder(), views_of()), id="which rows"),
-        pytest.param(lambda: DeepClustering(2, 3, 8)(smooth_encoder(), views_of(index=INDEX)), id="more rows"),
+        pytest.param(lambda: instances(5)(smooth_encoder(), views_of()), id="which rows"),
+        pytest.param(lambda: deep(8)(smooth_encoder(), views_of(index=INDEX)), id="more rows"),
     ],
 )
 def test_bad_arguments(build) -> None:

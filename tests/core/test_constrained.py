@@ -15,7 +15,7 @@ from probssl.errors import InputError
 from probssl.objectives import GEDI, ConstrainedGEDI
 from probssl.objectives.clustering import invariance
 from probssl.pairings import Each, GaussianNoise, ImageAugmentation, Needs, Views
-from probssl.samplers import SGLD, ReplayBuffer, UniformStart
+from probssl.samplers import SGLD, UniformStart
 from probssl.symbolic import Constraint
 from probssl.training import TrainingPlan, fit
 
@@ -36,7 +36,9 @@ class Chances(Prototypes):
 def on_logits(rule: Constraint = ADDITION, **options: object) -> ConstrainedGEDI:
     """The objective on observations that are logits themselves."""
     classes = rule.sizes[0]
-    return ConstrainedGEDI(classes, rule, head=Chances(classes, classes), generative=0, **options).double()  # type: ignore[arg-type]
+    objective = ConstrainedGEDI(rule, generative=0, **options).bind(dim=classes)  # type: ignore[arg-type]
+    objective.head = Chances(classes, classes)
+    return objective.double()
 
 
 def sure(classes: Tensor) -> Views:
@@ -72,12 +74,11 @@ def test_its_other_terms_are_those_of_gedi_on_all_observations() -> None:
     x = normal(6, 2, 3)
     views = GaussianNoise(0.3)(x, Needs(), generator(1))
     flat = Views(views.x.flatten(0, 1), views.augmented.flatten(1, 2))
-    encoder, head = smooth_encoder(), seeded(2, lambda: Prototypes(2, 2))
-    ends = torch.full((3,), -2.0), torch.full((3,), 2.0)
-    mine = ConstrainedGEDI(
-        2, PARITY, ReplayBuffer(UniformStart(*ends), 64), SGLD(steps=2), invariance=50, head=head
-    ).double()
-    gedi = GEDI(2, 2, generative=0, head=head).double()
+    encoder = smooth_encoder()
+    start = UniformStart(torch.full((3,), -2.0), torch.full((3,), 2.0))
+    mine = ConstrainedGEDI(PARITY, chains=64, start=start, sampler=SGLD(steps=2), invariance=50).bind(dim=2).double()
+    gedi = GEDI(2, generative=0).bind(dim=2).double()
+    gedi.head = mine.head
     assert mine(encoder, views)["invariance"].item() == pytest.approx(gedi(encoder, flat)["invariance"].item())
     p, q = (mine.log_probabilities(encoder, side) for side in (flat.x, flat.augmented[0]))
     assert mine(encoder, views)["invariance"].item() == pytest.approx(invariance(p, q).item())
@@ -94,7 +95,8 @@ def test_its_other_terms_are_those_of_gedi_on_all_observations() -> None:
     [("original", 0.0, 0), ("original", 1.0, 1), ("augmented", 0.0, 1), ("augmented", 1.0, 2)],
 )
 def test_it_asks_for_no_augmentation_that_it_does_not_look_at(pair: str, weight: float, wanted: int) -> None:
-    objective = ConstrainedGEDI(2, PARITY, generative=0, invariance=weight, pair=pair).double()  # type: ignore[arg-type]
+    objective = ConstrainedGEDI(PARITY, generative=0, invariance=weight, pair=pair)  # type: ignore[arg-type]
+    objective = objective.bind(dim=2).double()
     assert objective.needs.augmented == wanted
     views = GaussianNoise(0.3)(normal(4, 2, 3), objective.needs, generator(1))
     terms = objective(smooth_encoder(), views)
@@ -114,12 +116,13 @@ def _pairs(count: int = 40) -> Tensor:
 
 
 def _trained(folder: Path | None, draws: int, resume: bool) -> tuple[nn.Module, ConstrainedGEDI]:
-    encoder = seeded(0, lambda: MLP([3, 8, 2]))
-    ends = torch.full((3,), -4.0), torch.full((3,), 4.0)
-    buffer = ReplayBuffer(UniformStart(*ends), 64, 0.2, generator(9))
-    objective = seeded(1, lambda: ConstrainedGEDI(2, PARITY, buffer, SGLD(steps=2), balance=100, pair="augmented"))
+    encoder = seeded(0, lambda: MLP.of([3, 8, 2]))
+    start = UniformStart(torch.full((3,), -4.0), torch.full((3,), 4.0))
+    chains = {"chains": 64, "reinitialise": 0.2, "start": start, "sampler": SGLD(steps=2)}
+    unbound = ConstrainedGEDI(PARITY, balance=100, pair="augmented", **chains)  # type: ignore[arg-type]
+    objective = seeded(1, lambda: unbound.bind(dim=2))
     stop = threading.Event()
-    plan = TrainingPlan(steps=12, batch_size=10, learning_rate=0.01, checkpoint_every=4, log_every=2)
+    plan = TrainingPlan(steps=12, batch_size=10, lr=0.01, checkpoint_every=4, log_every=2)
     pairing = Each(Ends(draws, stop))
     fitted = fit(encoder, objective, pairing, _pairs(), plan, seed=5, out=folder, resume=resume, stop=stop)
     assert fitted.interrupted == (draws < 12)
@@ -139,8 +142,8 @@ def test_an_interrupted_training_goes_on_with_the_very_same_chains(tmp_path: Pat
 
 
 def test_it_learns_classes_from_pairs_alone() -> None:
-    encoder = seeded(0, lambda: MLP([3, 8, 2]))
-    objective = seeded(1, lambda: ConstrainedGEDI(2, PARITY, generative=0, balance=100))
+    encoder = seeded(0, lambda: MLP.of([3, 8, 2]))
+    objective = seeded(1, lambda: ConstrainedGEDI(PARITY, generative=0, balance=100).bind(dim=2))
     fitted = fit(encoder, objective, GaussianNoise(0.1), _pairs(), TrainingPlan(steps=150, batch_size=40))
     assert fitted.healthy
     classes = objective.logits(encoder, _pairs().flatten(0, 1)).argmax(1).view(20, 2, 2)
@@ -164,13 +167,12 @@ def test_each_observation_is_augmented_by_itself() -> None:
 @pytest.mark.parametrize(
     ("build", "part"),
     [
-        (lambda: ConstrainedGEDI(2, Constraint.where(lambda a, b: a == b, sizes=(2, 3))), "is on 2, 3 classes"),
-        (lambda: ConstrainedGEDI(2, PARITY, head=Prototypes(2, 3), generative=0), "head has 3 classes"),
-        (lambda: ConstrainedGEDI(2, PARITY), "needs a buffer"),
-        (lambda: ConstrainedGEDI(2, PARITY, generative=0, constraint=-1), "weight of constraint must not be negative"),
-        (lambda: ConstrainedGEDI(2, PARITY, generative=0, constraint=0, balance=0), "a term with a weight above 0"),
+        (lambda: ConstrainedGEDI(Constraint.where(lambda a, b: a == b, sizes=(2, 3))), "is on 2, 3 classes"),
+        (lambda: ConstrainedGEDI(PARITY).bind(dim=2), "cannot be bound without shape"),
+        (lambda: ConstrainedGEDI(PARITY, generative=0, constraint=-1), "weight of constraint must be finite and ≥ 0"),
+        (lambda: ConstrainedGEDI(PARITY, generative=0, constraint=0, balance=0), "a term with a weight above 0"),
         (
-            lambda: ConstrainedGEDI(2, PARITY, generative=0)(nn.Identity(), Views(torch.zeros(4, 3), torch.empty(0))),
+            lambda: on_logits(PARITY)(nn.Identity(), Views(torch.zeros(4, 3), torch.empty(0))),
             r"are \[n, 2, ...\], not \[4, 3\]",
         ),
     ],

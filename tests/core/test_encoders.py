@@ -12,12 +12,13 @@ from torch import nn
 from probssl.encoders import (
     MLP,
     Centring,
+    ConvEncoder,
+    LatentEncoder,
     OnSphere,
     Whitening,
     WithHead,
     encode,
     he_weights,
-    latent_encoder,
     representation,
     seeded,
 )
@@ -30,7 +31,7 @@ from .members import normal
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_mlp_shapes(sizes: list[int], bias: bool, batch_norm: bool) -> None:
-    encoder = MLP(sizes, bias=bias, batch_norm=batch_norm)
+    encoder = MLP.of(sizes, bias=bias, batch_norm=batch_norm)
     assert encoder(torch.zeros(5, sizes[0])).shape == (5, sizes[-1])
     assert encoder.sizes == tuple(sizes)
     linear = [layer for layer in encoder if isinstance(layer, nn.Linear)]
@@ -40,8 +41,35 @@ def test_mlp_shapes(sizes: list[int], bias: bool, batch_norm: bool) -> None:
     assert sum(isinstance(layer, nn.BatchNorm1d) for layer in encoder) == (len(sizes) - 2 if batch_norm else 0)
 
 
+def test_sizes_that_data_decides() -> None:
+    assert MLP().bind(shape=(3,), dim=2).sizes == (3, 6, 2)
+    assert MLP((), 4).bind(shape=(3,)).sizes == (3, 4)
+    assert MLP((5,), 4).bind(shape=(3,), dim=2).sizes == (3, 5, 4)
+    images = MLP((5,)).bind(shape=(2, 3, 4), dim=2)
+    assert images.sizes == (24, 5, 2)
+    assert images(torch.zeros(7, 2, 3, 4)).shape == (7, 2)
+    with pytest.raises(InputError, match="without dim"):
+        MLP().bind(shape=(3,))
+    with pytest.raises(InputError, match="without shape"):
+        MLP().bind(dim=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths"),
+    [((3, 64, 64), (8, 16, 32, 32)), ((1, 28, 28), (8, 16)), ((1, 9, 40), (8,)), ((1, 3, 3), (8,))],
+)
+def test_convolutions_that_an_image_has_room_for(shape: tuple[int, int, int], widths: tuple[int, ...]) -> None:
+    encoder = ConvEncoder(8, hidden=5).bind(shape=shape, dim=2)
+    assert encoder.widths == widths
+    assert encoder(torch.zeros(3, *shape)).shape == (3, 2)
+    with pytest.raises(InputError, match="leave nothing"):
+        ConvEncoder((4,) * 7, 2).bind(shape=shape)
+    with pytest.raises(InputError, match="at least one channel"):
+        ConvEncoder((), 2)
+
+
 def test_mlp_formula() -> None:
-    encoder = seeded(0, lambda: MLP([3, 6, 2])).double()
+    encoder = seeded(0, lambda: MLP.of([3, 6, 2])).double()
     first, second = encoder[0], encoder[2]
     x = normal(5, 3)
     hidden = (x @ first.weight.mT + first.bias).clamp_min(0)
@@ -49,13 +77,13 @@ def test_mlp_formula() -> None:
 
 
 def test_mlp_of_two_sizes_is_linear() -> None:
-    encoder = seeded(0, lambda: MLP([3, 2], bias=False)).double()
+    encoder = seeded(0, lambda: MLP.of([3, 2], bias=False)).double()
     x, y = normal(5, 3), normal(5, 3, seed=1)
     torch.testing.assert_close(encoder(2 * x - y), 2 * encoder(x) - encoder(y))
 
 
 def test_batch_statistics_without_running_averages_are_no_state() -> None:
-    encoder = MLP([3, 4, 2], batch_norm=True, track_running_stats=False)
+    encoder = MLP.of([3, 4, 2], batch_norm=True, track_running_stats=False)
     assert not list(encoder.buffers())
     x = normal(8, 3, dtype=torch.float32)
     assert torch.equal(encoder(x), encoder.eval()(x))
@@ -64,21 +92,21 @@ def test_batch_statistics_without_running_averages_are_no_state() -> None:
 @pytest.mark.parametrize("sizes", [[], [3], [3, 0, 2], [-1, 2]])
 def test_bad_sizes(sizes: list[int]) -> None:
     with pytest.raises(InputError) as error:
-        MLP(sizes)
+        MLP.of(sizes)
     assert "\n" not in str(error.value)
 
 
 def test_seeded_is_reproducible_and_leaves_the_global_state_alone() -> None:
     torch.manual_seed(5)
     before, elsewhere = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    one, same, other = (seeded(seed, lambda: MLP([3, 6, 2])) for seed in (1, 1, 2))
+    one, same, other = (seeded(seed, lambda: MLP.of([3, 6, 2])) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == elsewhere).all()  # noqa: NPY002
     for a, b, c in zip(one.parameters(), same.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
         assert not torch.equal(a, c)
     torch.manual_seed(6)
-    again = seeded(1, lambda: MLP([3, 6, 2]))
+    again = seeded(1, lambda: MLP.of([3, 6, 2]))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
 
 
@@ -95,7 +123,7 @@ def test_seeded_restores_the_global_state_after_an_error() -> None:
 
 
 def test_the_head_is_trained_and_left_out_of_the_representation() -> None:
-    backbone, head = MLP([3, 4]), MLP([4, 2])
+    backbone, head = MLP.of([3, 4]), MLP.of([4, 2])
     encoder = WithHead(backbone, head)
     x = normal(5, 3, dtype=torch.float32)
     assert torch.equal(encoder(x), head(backbone(x)))
@@ -109,8 +137,8 @@ def test_the_head_is_trained_and_left_out_of_the_representation() -> None:
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 100])
 @pytest.mark.parametrize("training", [True, False])
 def test_encoding_in_batches_is_encoding_at_once(batch_size: int, training: bool) -> None:
-    backbone = seeded(0, lambda: nn.Sequential(MLP([3, 6, 4], batch_norm=True), nn.Dropout(0.5))).double()
-    encoder = WithHead(backbone, MLP([4, 2]).double())
+    backbone = seeded(0, lambda: nn.Sequential(MLP.of([3, 6, 4], batch_norm=True), nn.Dropout(0.5))).double()
+    encoder = WithHead(backbone, MLP.of([4, 2]).double())
     x = 3 * normal(10, 3) + 1
     encoder.train()(x)  # move the running averages
     encoder.train(training)
@@ -123,7 +151,7 @@ def test_encoding_in_batches_is_encoding_at_once(batch_size: int, training: bool
 
 
 def test_a_frozen_part_of_an_encoder_in_training_stays_frozen() -> None:
-    encoder = MLP([3, 4, 2], batch_norm=True).train()
+    encoder = MLP.of([3, 4, 2], batch_norm=True).train()
     frozen = encoder[1].eval()
     encode(encoder, normal(5, 3, dtype=torch.float32))
     assert encoder.training
@@ -131,18 +159,18 @@ def test_a_frozen_part_of_an_encoder_in_training_stays_frozen() -> None:
 
 
 def test_the_mode_is_restored_after_an_error() -> None:
-    encoder = MLP([3, 4, 2], batch_norm=True).train()
+    encoder = MLP.of([3, 4, 2], batch_norm=True).train()
     with pytest.raises(RuntimeError):
         encode(encoder, torch.zeros(5, 7))
     assert all(module.training for module in encoder.modules())
 
 
 def test_no_rows_have_no_representations() -> None:
-    assert encode(MLP([3, 2]), torch.zeros(0, 3)).shape == (0, 2)
+    assert encode(MLP.of([3, 2]), torch.zeros(0, 3)).shape == (0, 2)
 
 
 def test_a_slope_makes_the_relu_leaky() -> None:
-    plain, leaky = (seeded(0, lambda s=slope: MLP([2, 3, 1], slope=s)) for slope in (0.0, 0.2))
+    plain, leaky = (seeded(0, lambda s=slope: MLP.of([2, 3, 1], slope=s)) for slope in (0.0, 0.2))
     x = normal(50, 2, dtype=torch.float32)
     hidden = x @ plain[0].weight.T + plain[0].bias
     torch.testing.assert_close(leaky(x), nn.functional.leaky_relu(hidden, 0.2) @ plain[2].weight.T + plain[2].bias)
@@ -169,10 +197,15 @@ def test_centring_takes_the_mean_of_the_batch_and_later_that_of_recent_ones() ->
 
 def test_an_encoder_of_latents() -> None:
     x = normal(100, 4, dtype=torch.float32)
-    encoder = latent_encoder(x, 3, (8, 8), sphere=True)
+    encoder = LatentEncoder((8, 8), 3, sphere=True).bind(shape=(4,), sample=x)
     torch.testing.assert_close(encode(encoder, x).norm(dim=1), torch.ones(100))
     torch.testing.assert_close(OnSphere(2.0)(x).norm(dim=1), torch.full((100,), 2.0))
-    assert len(latent_encoder(x, 3, (8,), sphere=False)) == 2
+    plain = LatentEncoder((8,)).bind(shape=(4,), sample=x, dim=3)
+    assert len(plain) == 2
+    torch.testing.assert_close(torch.cov(plain[0](x).T), torch.eye(4), rtol=1e-3, atol=1e-3)
+    blank = LatentEncoder(dim=3).bind(shape=(4,))  # whose whitening is to be loaded
+    assert torch.equal(blank[0](x), x)
+    assert blank[1].sizes == (4, 40, 40, 40, 3)
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_unit_has_length_one_and_is_smooth_at_zero() -> None:
 @pytest.mark.parametrize("start", [1e-4, 0.3, 1.0, 50.0, 1e4])
 @pytest.mark.parametrize("trainable", [True, False])
 def test_concentrations_start_where_they_are_told(start: float, trainable: bool) -> None:
-    energy = Anisotropic(3, start, trainable=trainable)
+    energy = Anisotropic(start, trainable=trainable).bind(dim=3)
     torch.testing.assert_close(energy.concentration.detach(), torch.full((3,), start), rtol=1e-5, atol=0)
     assert [value.requires_grad for value in energy.parameters()] == [trainable]
 
@@ -183,7 +183,7 @@ def test_concentrations_start_where_they_are_told(start: float, trainable: bool)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.floats(-1e4, 1e4), min_size=EMBEDDING, max_size=EMBEDDING), st.booleans(), st.booleans())
 def test_concentrations_stay_positive_however_they_are_trained(raw: list[float], normalise: bool, double: bool) -> None:
-    energy = Anisotropic(EMBEDDING, normalise=normalise)
+    energy = Anisotropic(normalise=normalise).bind(dim=EMBEDDING)
     dtype = torch.float64 if double else torch.float32
     energy = energy.to(dtype)
     with torch.no_grad():
@@ -197,7 +197,7 @@ def test_concentrations_stay_positive_however_they_are_trained(raw: list[float],
 
 
 def test_concentrations_stay_positive_through_large_steps() -> None:
-    energy = Anisotropic(EMBEDDING)
+    energy = Anisotropic().bind(dim=EMBEDDING)
     optimiser = torch.optim.SGD(energy.parameters(), lr=300.0)
     a, b = normal(8, EMBEDDING, dtype=torch.float32), normal(8, EMBEDDING, seed=1, dtype=torch.float32)
     for _ in range(20):
@@ -209,7 +209,7 @@ def test_concentrations_stay_positive_through_large_steps() -> None:
 
 @pytest.mark.parametrize("concentration", [0.2, 1.0, 10.0])
 def test_isotropic_concentration_on_the_sphere_is_the_cosine_energy(concentration: float) -> None:
-    one = Anisotropic(4, concentration, normalise=True).double()
+    one = Anisotropic(concentration, normalise=True).bind(dim=4).double()
     other = Cosine(temperature=1 / concentration)
     a, b = 3 * normal(5, 4), normal(6, 4, seed=1)
     torch.testing.assert_close(one.pairwise(a, b), other.pairwise(a, b), rtol=1e-6, atol=1e-7)
@@ -218,7 +218,7 @@ def test_isotropic_concentration_on_the_sphere_is_the_cosine_energy(concentratio
 
 def test_a_learnt_temperature_is_one_number() -> None:
     """∂δ/∂λ summed over pairs is that of the cosine energy δ = λ (1 − cos), and Λ stays λI."""
-    energy = Anisotropic(4, 2.0, normalise=True, isotropic=True).double()
+    energy = Anisotropic(2.0, normalise=True, isotropic=True).bind(dim=4).double()
     a, b = normal(5, 4), normal(5, 4, seed=1)
     energy.paired(a, b).sum().backward()
     (raw,) = energy.parameters()
@@ -230,13 +230,13 @@ def test_a_learnt_temperature_is_one_number() -> None:
     assert energy.concentration.shape == (4,)
     assert energy.concentration.unique().numel() == 1
     with pytest.raises(InputError, match="one concentration"):
-        Anisotropic(4, torch.ones(4), isotropic=True)
+        Anisotropic(torch.ones(4), isotropic=True)
 
 
 def test_families_meet() -> None:
     a, b = normal(5, EMBEDDING), normal(6, EMBEDDING, seed=1)
     torch.testing.assert_close(PNorm(2).pairwise(a, b), 2 * Euclidean().pairwise(a, b))
-    torch.testing.assert_close(Anisotropic(EMBEDDING, 1.0).double().pairwise(a, b), Euclidean().pairwise(a, b))
+    torch.testing.assert_close(Anisotropic(1.0).bind(dim=EMBEDDING).double().pairwise(a, b), Euclidean().pairwise(a, b))
     torch.testing.assert_close(Dot(0.5).pairwise(unit(a), unit(b)) + 2, Cosine(0.5).pairwise(a, b))
 
 
@@ -246,13 +246,25 @@ def test_families_meet() -> None:
 def test_asymmetric_energies_embed_the_augmented_side_their_own_way() -> None:
     encoder, other, predictor = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(2, 2)
     x = normal(4, 3, dtype=torch.float32)
-    by_predictor = Asymmetric(Euclidean(), predictor=predictor)
-    by_encoder = Asymmetric(Euclidean(), encoder=other)
+    by_predictor = Asymmetric(Euclidean(), network=predictor)
+    by_encoder = Asymmetric(Euclidean(), by="encoder", network=other)
     for energy in (by_predictor, by_encoder):
         assert torch.equal(energy.embed(encoder, x), encoder(x))
     assert torch.equal(by_predictor.embed_augmented(encoder, x), predictor(encoder(x)))
     assert torch.equal(by_encoder.embed_augmented(encoder, x), other(x))
     assert {id(value) for value in by_encoder.parameters()} == {id(value) for value in other.parameters()}
+
+
+def test_asymmetric_energies_start_with_two_sides_alike() -> None:
+    encoder, x = seeded(0, lambda: nn.Linear(INPUT, EMBEDDING)), normal(4, INPUT, dtype=torch.float32)
+    by_predictor = Asymmetric().bind(dim=EMBEDDING)
+    by_encoder = Asymmetric(by="encoder").bind(encoder=encoder)
+    for energy in (by_predictor, by_encoder):
+        torch.testing.assert_close(energy.embed_augmented(encoder, x), energy.embed(encoder, x))
+        assert all(value.requires_grad for value in energy.parameters())
+    assert by_encoder.network is not encoder
+    assert by_encoder.encoders() == [by_encoder.network]
+    assert by_predictor.encoders() == []
 
 
 # --- bad arguments ----------------------------------------------------------------------------------------------------
@@ -269,16 +281,16 @@ def test_asymmetric_energies_embed_the_augmented_side_their_own_way() -> None:
         pytest.param(lambda: PNorm(0.5), id="p below one"),
         pytest.param(lambda: PNorm(math.nan), id="p nan"),
         pytest.param(lambda: PNorm(math.inf), id="p infinite"),
-        pytest.param(lambda: Anisotropic(2, 0.0), id="concentration zero"),
-        pytest.param(lambda: Anisotropic(2, -1.0), id="concentration negative"),
-        pytest.param(lambda: Anisotropic(2, torch.tensor([1.0, -1.0])), id="one concentration negative"),
-        pytest.param(lambda: Anisotropic(2, math.inf), id="concentration infinite"),
-        pytest.param(lambda: Anisotropic(2, torch.ones(3)), id="too many concentrations"),
-        pytest.param(lambda: Asymmetric(Euclidean()), id="neither predictor nor encoder"),
-        pytest.param(
-            lambda: Asymmetric(Euclidean(), predictor=nn.Identity(), encoder=nn.Identity()),
-            id="both predictor and encoder",
-        ),
+        pytest.param(lambda: Anisotropic(0.0), id="concentration zero"),
+        pytest.param(lambda: Anisotropic(-1.0), id="concentration negative"),
+        pytest.param(lambda: Anisotropic(torch.tensor([1.0, -1.0])), id="one concentration negative"),
+        pytest.param(lambda: Anisotropic(math.inf), id="concentration infinite"),
+        pytest.param(lambda: Anisotropic(torch.ones(3)).bind(dim=2), id="too many concentrations"),
+        pytest.param(lambda: Anisotropic(torch.ones(2, 2)), id="a matrix of concentrations"),
+        pytest.param(lambda: Anisotropic().bind(), id="concentrations of how many dimensions"),
+        pytest.param(lambda: Asymmetric(by="both"), id="neither predictor nor encoder"),
+        pytest.param(lambda: Asymmetric().bind(), id="a predictor of how many dimensions"),
+        pytest.param(lambda: Asymmetric(by="encoder").bind(dim=2), id="no encoder to copy"),
     ],
 )
 def test_bad_arguments(build) -> None:

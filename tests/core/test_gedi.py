@@ -21,10 +21,7 @@ from probssl.training import TrainingPlan, fit
 
 from .members import CLUSTERS, EMBEDDING, INPUT, generator, normal, smooth_encoder
 
-
-def buffer(size: int = INPUT, capacity: int = 64, share: float = 0.2) -> ReplayBuffer:
-    ends = torch.full((size,), -2.0), torch.full((size,), 2.0)
-    return ReplayBuffer(UniformStart(*ends), capacity, share, generator(9))
+START = UniformStart(torch.full((INPUT,), -2.0), torch.full((INPUT,), 2.0))
 
 
 def views_of(rows: int = 12, seed: int = 0) -> Views:
@@ -32,7 +29,12 @@ def views_of(rows: int = 12, seed: int = 0) -> Views:
 
 
 def gedi(**options: object) -> GEDI:
-    return seeded(3, lambda: GEDI(EMBEDDING, CLUSTERS, buffer(), SGLD(steps=2), **options)).double()  # type: ignore[arg-type]
+    return seeded(3, lambda: made(**options)).double()
+
+
+def made(**options: object) -> GEDI:
+    unbound = GEDI(CLUSTERS, chains=64, reinitialise=0.2, start=START, sampler=SGLD(steps=2), **options)  # type: ignore[arg-type]
+    return unbound.bind(dim=EMBEDDING)
 
 
 def test_clustering_terms_are_those_of_theory() -> None:
@@ -75,8 +77,8 @@ def test_the_density_is_of_the_data_where_clusters_are_of_augmentations() -> Non
 def test_the_generative_gradient_is_that_of_the_likelihood() -> None:
     """On a line of 200 points Γ is a sum: −∇ mean log p(x) against the term with every point as a weighted sample."""
     line = torch.linspace(-3, 3, 200, dtype=torch.float64).unsqueeze(1)
-    encoder = seeded(0, lambda: MLP([1, 8, EMBEDDING])).double()
-    objective = seeded(1, lambda: GEDI(EMBEDDING, CLUSTERS, buffer(1))).double()
+    encoder = seeded(0, lambda: MLP.of([1, 8, EMBEDDING])).double()
+    objective = seeded(1, lambda: GEDI(CLUSTERS, chains=64).bind(dim=EMBEDDING, shape=(1,))).double()
     x = line[torch.randint(200, (30,), generator=generator())]
     parameters = [*encoder.parameters(), objective.head.weight]
     log_p = objective.log_density(encoder, line)
@@ -100,7 +102,11 @@ def test_the_generative_term_compares_data_with_chains(monkeypatch: pytest.Monke
 
 
 def test_a_base_density_falls_faster_than_the_network_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    objective, encoder, views = gedi(base_scale=2.0), seeded(0, lambda: MLP([INPUT, 8, EMBEDDING])).double(), views_of()
+    objective, encoder, views = (
+        gedi(base_scale=2.0),
+        seeded(0, lambda: MLP.of([INPUT, 8, EMBEDDING])).double(),
+        views_of(),
+    )
     plain = gedi().log_density(encoder, views.x)
     torch.testing.assert_close(objective.log_density(encoder, views.x), plain - views.x.square().sum(1) / 8)
     samples = normal(12, INPUT, seed=5)
@@ -121,6 +127,21 @@ def test_chains_move_while_training_and_rest_in_evaluation() -> None:
     objective.train()(encoder, views)
     assert int((objective.buffer.chains != before).any(1).sum()) == 12
     assert objective.draw(encoder, 7, generator()).shape == (7, INPUT)
+
+
+@pytest.mark.parametrize("build", [GEDI, EBCLR], ids=["gedi", "ebclr"])
+def test_chains_begin_where_observations_may_lie_and_are_at_least_a_batch(build: type) -> None:
+    """N(0, 1) as standardised rows are, or the unit box, as pixels are."""
+    shape, known = (1, 5, 4), {"dim": EMBEDDING}
+    normal_ = seeded(0, lambda: build(chains=3000).bind(shape=shape, **known)).buffer.chains
+    assert normal_.shape == (3000, *shape)
+    assert normal_.mean().item() == pytest.approx(0, abs=0.03)
+    assert normal_.std().item() == pytest.approx(1, abs=0.03)
+    uniform = seeded(0, lambda: build(chains=3000, start="uniform").bind(shape=shape, **known)).buffer.chains
+    assert 0 <= uniform.min() < 0.01 < 0.99 < uniform.max() <= 1
+    given = build(chains=10, start=START).bind(batch_size=25, **known).buffer
+    assert given.chains.shape == (25, INPUT)
+    assert build(chains=40, start=START).bind(batch_size=25, **known).buffer.chains.shape == (40, INPUT)
 
 
 @pytest.mark.parametrize("variant", ABLATIONS)
@@ -201,8 +222,8 @@ def test_the_learnt_prior_is_read_from_the_running_mean() -> None:
 def _trained(folder: object, steps: int, resume: bool, whole: int = 12) -> tuple[nn.Module, GEDI]:
     import threading
 
-    encoder = seeded(0, lambda: MLP([INPUT, 8, EMBEDDING]))
-    objective = seeded(1, lambda: GEDI(EMBEDDING, CLUSTERS, buffer(), SGLD(steps=2), prior="learnt"))
+    encoder = seeded(0, lambda: MLP.of([INPUT, 8, EMBEDDING]))
+    objective = seeded(1, lambda: made(prior="learnt"))
     stop = threading.Event()
     data = normal(40, INPUT).float()
 
@@ -215,7 +236,7 @@ def _trained(folder: object, steps: int, resume: bool, whole: int = 12) -> tuple
                 stop.set()
             return super().sample(x, generator)
 
-    plan = TrainingPlan(steps=whole, batch_size=10, learning_rate=0.01, checkpoint_every=4)
+    plan = TrainingPlan(steps=whole, batch_size=10, lr=0.01, checkpoint_every=4)
     fit(encoder, objective, Ends(0.3), data, plan, seed=5, out=folder, resume=resume, stop=stop)  # type: ignore[arg-type]
     return encoder, objective
 
@@ -235,8 +256,8 @@ def test_an_interrupted_training_goes_on_with_the_very_same_chains(tmp_path: obj
 
 
 def test_ebclr_is_infonce_with_a_density(monkeypatch: pytest.MonkeyPatch) -> None:
-    chains = buffer()
-    objective, encoder, views = EBCLR(chains, SGLD(steps=2), temperature=0.5).double(), smooth_encoder(), views_of()
+    objective = EBCLR(chains=64, sampler=SGLD(steps=2), temperature=0.5).bind(shape=(INPUT,)).double()
+    encoder, views = smooth_encoder(), views_of()
     samples = normal(12, INPUT, seed=5)
     monkeypatch.setattr(ReplayBuffer, "advance", lambda *_, **__: samples)
     terms = objective(encoder, views)
@@ -250,9 +271,10 @@ def test_ebclr_is_infonce_with_a_density(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_ebclr_trains() -> None:
-    encoder = seeded(0, lambda: MLP([INPUT, 8, EMBEDDING]))
-    plan = TrainingPlan(steps=20, batch_size=10, learning_rate=0.01)
-    fitted = fit(encoder, EBCLR(buffer(), SGLD(steps=2)), GaussianNoise(0.3), normal(40, INPUT).float(), plan)
+    encoder = seeded(0, lambda: MLP.of([INPUT, 8, EMBEDDING]))
+    plan = TrainingPlan(steps=20, batch_size=10, lr=0.01)
+    objective = EBCLR(chains=64, reinitialise=0.2, start=START, sampler=SGLD(steps=2)).bind()
+    fitted = fit(encoder, objective, GaussianNoise(0.3), normal(40, INPUT).float(), plan)
     assert fitted.failure is None
     assert {"alignment", "log_normaliser", "generative"} <= fitted.history[-1].keys()
 
@@ -262,7 +284,7 @@ def test_ebclr_trains() -> None:
     [
         ({"prior": "flat"}, "'uniform', 'learnt' or a distribution, not 'flat'"),
         ({"prior_price": 1.0}, "above 1"),
-        ({"generative": -1.0}, "weight of generative must not be negative"),
+        ({"generative": -1.0}, "weight of generative must be finite and ≥ 0"),
         ({"generative": 0, "invariance": 0, "balance": 0}, "a term with a weight above 0"),
         ({"generative": 0, "magnitude": 1.0}, "bounded for the generative term"),
     ],
@@ -270,8 +292,8 @@ def test_ebclr_trains() -> None:
 def test_refusals(options: dict[str, object], part: str) -> None:
     with pytest.raises(InputError, match=part):
         gedi(**options)
-    with pytest.raises(InputError, match="needs a buffer"):
-        GEDI(2, 2)
+    with pytest.raises(InputError, match="cannot be bound without shape"):
+        GEDI(2).bind(dim=2)
     with pytest.raises(InputError, match="no chains to sample"):
         gedi(generative=0).draw(smooth_encoder(), 3)
     with pytest.raises(InputError, match="variants of GEDI are"):

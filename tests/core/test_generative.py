@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from probssl.encoders import MLP, seeded
 from probssl.errors import InputError
-from probssl.objectives import CRVAE, VAE, BernoulliLikelihood, BetaVAE, GaussianLikelihood, GenerativeObjective, SimVAE
+from probssl.objectives import CRVAE, VAE, BernoulliLikelihood, GaussianLikelihood, GenerativeObjective, SimVAE
 from probssl.objectives.generative import divergence
 from probssl.pairings import GaussianNoise, MaskAndNoise, Needs, Views
 from probssl.theory import latent
@@ -59,7 +59,7 @@ def rough(objective: GenerativeObjective) -> tuple[GenerativeObjective, nn.Modul
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
         last.weight.copy_(0.3 * normal(*last.weight.shape, seed=4))
-    return objective.double(), seeded(0, lambda: MLP([SIZE, 8, DIM])).double()
+    return objective.double(), seeded(0, lambda: MLP.of([SIZE, 8, DIM])).double()
 
 
 def covariance(related: int, variance: float, mean_variance: float) -> np.ndarray:
@@ -104,16 +104,21 @@ def expected_loss(objective: GenerativeObjective, encoder: nn.Module, batch: Vie
         return objective(encoder, repeated).total.item()
 
 
+def made(cls: type[GenerativeObjective], **options: object) -> GenerativeObjective:
+    """With the linear decoder and its noise."""
+    return cls(GaussianLikelihood(NOISE), decoder=decoder(), **options).bind(dim=DIM)  # type: ignore[call-arg]
+
+
 MODELS = {
-    "vae": (lambda: VAE(DIM, decoder(), GaussianLikelihood(NOISE)), 1, np.eye(DIM)),
-    "beta-vae-1": (lambda: BetaVAE(DIM, decoder(), GaussianLikelihood(NOISE), beta=1.0), 1, np.eye(DIM)),
+    "vae": (lambda: made(VAE), 1, np.eye(DIM)),
+    "beta-vae-1": (lambda: made(VAE, beta=1.0), 1, np.eye(DIM)),
     "simvae-1": (
-        lambda: SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=1, variance=0.4, mean_variance=0.6),
+        lambda: made(SimVAE, related=1, variance=0.4, mean_variance=0.6),
         1,
         np.eye(DIM),
     ),
     "simvae-3": (
-        lambda: SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=3, variance=0.2, mean_variance=0.9),
+        lambda: made(SimVAE, related=3, variance=0.2, mean_variance=0.9),
         3,
         covariance(3, 0.2, 0.9),
     ),
@@ -132,7 +137,7 @@ def test_the_loss_is_the_exact_likelihood_and_the_gap_of_the_posterior(name: str
 
 def test_consistency_comes_on_top_of_two_bounds() -> None:
     batch = views(3, 2)
-    objective, encoder = rough(CRVAE(DIM, decoder(), GaussianLikelihood(NOISE), consistency=0.5))
+    objective, encoder = rough(made(CRVAE, consistency=0.5))
     x = batch.augmented.numpy()
     bounds = sum(gap(x[[side]], np.eye(DIM), objective, encoder) - marginal(x[[side]], np.eye(DIM)) for side in (0, 1))
     first, second = (objective.posterior(encoder, side) for side in batch.augmented)
@@ -161,7 +166,7 @@ def test_more_samples_close_the_gap(name: str) -> None:
 
 @pytest.mark.parametrize("mean_variance", [None, 0.7])
 def test_the_prior_of_related_latents_is_that_of_theory(mean_variance: float | None) -> None:
-    objective = SimVAE(DIM, decoder(), related=4, variance=0.3, mean_variance=mean_variance)
+    objective = SimVAE(related=4, variance=0.3, mean_variance=mean_variance)
     z = normal(4, 5, DIM).double()
     rows = z.numpy().swapaxes(0, 1)
     wanted = (
@@ -174,7 +179,7 @@ def test_the_prior_of_related_latents_is_that_of_theory(mean_variance: float | N
 
 @pytest.mark.parametrize("mean_variance", [None, 0.7])
 def test_its_expectation_needs_no_draws(mean_variance: float | None) -> None:
-    objective = SimVAE(DIM, decoder(), related=3, variance=0.3, mean_variance=mean_variance)
+    objective = SimVAE(related=3, variance=0.3, mean_variance=mean_variance)
     mean, deviation = normal(3, 1, DIM).double(), 0.5 + torch.rand(3, 1, DIM, dtype=torch.float64)
     drawn = mean + deviation * torch.randn(3, 200_000, DIM, dtype=torch.float64, generator=generator())
     found = objective._prior(mean, deviation.square()).item()
@@ -185,15 +190,15 @@ def test_the_released_codes_pull_is_a_prior_of_means() -> None:
     """−½‖z̄‖² on top of the flat prior, and a constant: γ² = 1 − σ²/J."""
     sigma, related = 0.15, 5
     z = normal(related, 6, DIM).double()
-    flat = SimVAE(DIM, decoder(), related=related, variance=sigma).log_prior(z)
-    pulled = SimVAE(DIM, decoder(), related=related, variance=sigma, mean_variance=1 - sigma / related).log_prior(z)
+    flat = SimVAE(related=related, variance=sigma).log_prior(z)
+    pulled = SimVAE(related=related, variance=sigma, mean_variance=1 - sigma / related).log_prior(z)
     change = pulled - flat + 0.5 * z.mean(0).square().sum(-1)
     np.testing.assert_allclose(change.numpy(), -DIM / 2 * math.log(2 * math.pi), rtol=1e-12)
 
 
 def test_the_best_posterior_variance_is_that_of_theory() -> None:
     sigma, related = 0.15, 10
-    objective = SimVAE(DIM, decoder(), GaussianLikelihood(NOISE), related=related, variance=sigma)
+    objective = made(SimVAE, related=related, variance=sigma)
     log_v = torch.zeros(DIM, dtype=torch.float64, requires_grad=True)
     precision = torch.from_numpy((W**2).sum(0)) / NOISE
 
@@ -228,23 +233,23 @@ def test_the_divergence_of_normals() -> None:
 
 
 def test_beta_weighs_the_divergence() -> None:
-    objective, encoder = rough(BetaVAE(DIM, decoder(), beta=3.0))
+    objective, encoder = rough(VAE(decoder=decoder(), beta=3.0).bind(dim=DIM))
     terms = objective(encoder, views(4, 1))
     assert terms.total.item() == pytest.approx((terms["reconstruction"] + 3 * terms["divergence"]).item())
 
 
 def test_what_is_refused() -> None:
-    objective, encoder = rough(SimVAE(DIM, decoder(), related=3))
+    objective, encoder = rough(SimVAE(decoder=decoder(), related=3).bind(dim=DIM))
     with pytest.raises(InputError, match="relates 3 augmentations"):
         objective(encoder, views(3, 2))
     with pytest.raises(InputError, match="the noise of a batch"):
         objective(encoder, GaussianNoise(0.5)(normal(3, SIZE), Needs(augmented=3), generator()))
     with pytest.raises(InputError, match="at least two observations"):
-        SimVAE(DIM, decoder(), related=1)
+        SimVAE(related=1)
     for build in (
         lambda: GaussianLikelihood(0),
-        lambda: VAE(DIM, decoder(), beta=-1),
-        lambda: SimVAE(DIM, decoder(), variance=0),
+        lambda: VAE(beta=-1),
+        lambda: SimVAE(variance=0),
     ):
         with pytest.raises(InputError, match="positive and finite"):
             build()
@@ -256,8 +261,8 @@ def test_training_reaches_the_exact_likelihood_of_a_linear_world() -> None:
     z = torch.randn(2000, DIM, generator=random)
     x = z @ torch.from_numpy(W.T).float() + NOISE**0.5 * torch.randn(2000, SIZE, generator=random)
     encoder = seeded(0, lambda: nn.Linear(SIZE, DIM))
-    objective = seeded(1, lambda: VAE(DIM, nn.Linear(DIM, SIZE), GaussianLikelihood(NOISE), of="data"))
-    fitted = fit(encoder, objective, MaskAndNoise(1.0, 0.1), x, TrainingPlan(steps=600, learning_rate=0.02), seed=0)
+    objective = seeded(1, lambda: VAE(GaussianLikelihood(NOISE), decoder=nn.Linear(DIM, SIZE), of="data").bind(dim=DIM))
+    fitted = fit(encoder, objective, MaskAndNoise(1.0, 0.1), x, TrainingPlan(steps=600, lr=0.02), seed=0)
     assert fitted.failure is None
     law = stats.multivariate_normal(np.zeros(SIZE), W @ W.T + NOISE * np.eye(SIZE))
     found = objective.log_likelihood(encoder, x.unsqueeze(0), samples=50, generator=generator()).mean().item()

@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from probssl.errors import InputError
-from probssl.objectives import Fisher, SimCLR
+from probssl.objectives import Fisher, InfoNCE
 from probssl.pairings import IMAGE_PRESETS, Each, ImageAugmentation, ImageStrengths, Needs, image_preset
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import random_boxes
@@ -237,7 +237,8 @@ def test_a_pairing_that_is_only_sampled_has_no_density(member) -> None:
 
 
 def test_it_trains() -> None:
-    pairing, objective, x = ImageAugmentation("simclr-cifar"), SimCLR(), images(16)
+    pairing, x = ImageAugmentation("simclr-cifar"), images(16)
+    objective = InfoNCE(candidates="two-view", pair="augmented")
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(360, 8))
     views = pairing(x, objective.needs, generator())
     objective(encoder, views).total.backward()
@@ -277,6 +278,18 @@ def test_a_preset_can_be_changed() -> None:
         ImageAugmentation("gedi-mnits")
     with pytest.raises(InputError, match="no strength 'noize'"):
         image_preset("gedi-mnist", noize=0.1)
+
+
+def test_single_strengths_are_keywords() -> None:
+    changed = image_preset("gedi-mnist", noise_std=0.1)
+    assert ImageAugmentation("gedi-mnist", noise_std=0.1).strengths == changed
+    assert ImageAugmentation(IMAGE_PRESETS["gedi-mnist"], noise_std=0.1).strengths == changed
+    assert ImageAugmentation(flip=0.5).strengths == ImageStrengths(flip=0.5)
+    assert ImageAugmentation().strengths == ImageStrengths()
+    with pytest.raises(InputError, match="no strength 'noize'"):
+        ImageAugmentation("gedi-mnist", noize=0.1)
+    with pytest.raises(InputError, match="no strength 'noize'"):
+        ImageAugmentation(noize=0.1)
 
 
 @pytest.mark.parametrize(

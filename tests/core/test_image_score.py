@@ -193,7 +193,7 @@ def test_fisher_differs_by_a_constant_alone() -> None:
 @every_scored
 def test_fisher_trains_on_images(objective: Fisher | SlicedFisher, name: str) -> None:
     x = images(8, 3, 8, 8).float()
-    encoder = seeded(0, lambda: ConvEncoder(8, 4, channels=3, widths=(4, 4), hidden=8))
+    encoder = seeded(0, lambda: ConvEncoder((4, 4), 4, hidden=8).bind(shape=(3, 8, 8)))
     views = ImageAugmentation(name)(x, objective.needs, generator())
     objective(encoder, views).total.backward()
     gradients = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]

@@ -13,7 +13,7 @@ from torch import nn
 from probssl.encoders import MLP, WithHead, seeded
 from probssl.energies import Cosine
 from probssl.errors import InputError
-from probssl.objectives import BYOL, InfoNCE, MoCo, MoCoV2
+from probssl.objectives import BYOL, InfoNCE, MoCo
 from probssl.pairings import GaussianNoise, Needs, Views
 from probssl.training import TrainingPlan, fit
 
@@ -25,7 +25,14 @@ def views_of(rows: int = 6, seed: int = 0) -> Views:
 
 
 def moco(**options: object) -> MoCo:
-    return seeded(3, lambda: MoCo(smooth_encoder(5), EMBEDDING, **options)).double()  # type: ignore[arg-type]
+    return seeded(3, lambda: MoCo(**options).bind(encoder=smooth_encoder(5), dim=EMBEDDING)).double()  # type: ignore[arg-type]
+
+
+def byol(encoder: nn.Module) -> BYOL:
+    """Without a predictor."""
+    objective = BYOL().bind(encoder=encoder, dim=EMBEDDING)
+    objective.predictor = nn.Identity()
+    return objective.double()
 
 
 def test_the_teacher_is_the_encoder_at_first_and_then_a_running_mean_of_it() -> None:
@@ -80,25 +87,31 @@ def test_with_the_other_keys_of_the_batch_as_queue_it_is_infonce() -> None:
 
 def test_a_constant_encoder() -> None:
     encoder = constant_encoder()
-    objective = MoCo(encoder, EMBEDDING, queue=7).double().eval()
+    objective = MoCo(queue=7).bind(encoder=encoder, dim=EMBEDDING).double().eval()
     with torch.no_grad():
         objective.keys = nn.functional.normalize(encoder(normal(7, INPUT)), dim=1)
     assert objective(encoder, views_of()).total.item() == pytest.approx(math.log(8))
-    alike = BYOL(encoder, EMBEDDING, predictor=nn.Identity()).double()
+    alike = byol(encoder)
     assert alike(encoder, views_of()).total.item() == pytest.approx(0)
 
 
 def test_no_gradient_reaches_the_encoder_through_the_teacher() -> None:
     encoder = smooth_encoder(1)
-    objective = BYOL(encoder, EMBEDDING, predictor=nn.Identity()).double()
+    objective = byol(encoder)
     objective(encoder, views_of()).total.backward()
     assert all(value.grad is None for value in objective.teacher.parameters())
     assert all(value.grad is not None for value in encoder.parameters())
 
 
-def test_the_second_version_has_a_temperature_of_its_own() -> None:
-    found = [cls(smooth_encoder(), EMBEDDING).energy for cls in (MoCo, MoCoV2)]
-    assert [energy.temperature for energy in found if isinstance(energy, Cosine)] == [0.07, 0.2]
+@pytest.mark.parametrize("build", [MoCo, BYOL], ids=["moco", "byol"])
+def test_the_teacher_is_a_copy(build: type) -> None:
+    encoder = smooth_encoder(5)
+    teacher = build().bind(encoder=encoder, dim=EMBEDDING).teacher
+    for own, theirs in zip(teacher.parameters(), encoder.parameters(), strict=True):
+        assert torch.equal(own, theirs)
+        assert own is not theirs
+        assert theirs.requires_grad
+        assert not own.requires_grad
 
 
 def test_what_is_refused() -> None:
@@ -113,8 +126,9 @@ def test_what_is_refused() -> None:
 
 
 def _trained(kind: str, out: Path | None, draws: int, resume: bool) -> tuple[nn.Module, nn.Module]:
-    encoder = seeded(0, lambda: WithHead(MLP([8, 16, 6]), MLP([6, 8, 4])))
-    objective = seeded(1, lambda: MoCoV2(encoder, 4, queue=128) if kind == "moco" else BYOL(encoder, 4))
+    encoder = seeded(0, lambda: WithHead(MLP.of([8, 16, 6]), MLP.of([6, 8, 4])))
+    unbound = MoCo(temperature=0.2, queue=128) if kind == "moco" else BYOL()
+    objective = seeded(1, lambda: unbound.bind(encoder=encoder, dim=4))
     x, stop = torch.randn(200, 8, generator=torch.Generator().manual_seed(2)), threading.Event()
     plan = TrainingPlan(steps=30, batch_size=32, checkpoint_every=10)
     fitted = fit(encoder, objective, Ends(draws, stop), x, plan, seed=0, out=out, resume=resume, stop=stop)

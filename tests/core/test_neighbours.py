@@ -94,7 +94,7 @@ def test_of_all_neighbours_43_percent_are_left() -> None:
 
 def test_trains() -> None:
     x = normal(500, 2, dtype=torch.float32).cumsum(0)
-    encoder: nn.Module = seeded(0, lambda: MLP([2, 2]))
+    encoder: nn.Module = seeded(0, lambda: MLP.of([2, 2]))
     plan = TrainingPlan(steps=60, batch_size=64)
     history = fit(encoder, InfoNCE(Euclidean()), RowPairs(x, neighbours(500)), plan=plan).history
     losses = [row["loss"] for row in history if "loss" in row]

@@ -13,7 +13,7 @@ from scipy import integrate
 from torch import Tensor
 
 from probssl.errors import InputError
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, rotations
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Rotations
 
 from .members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
 from .references import mixture_log_prob, mixture_moments
@@ -244,7 +244,7 @@ def exact_rotation_score(x: np.ndarray, x_aug: np.ndarray, degrees: list[float],
 
 def test_mixture_score_is_exact_with_little_noise() -> None:
     degrees = [-30.0, 0.0, 45.0]
-    pairing = rotations(degrees, 0.01)
+    pairing = Rotations(degrees, 0.01)
     x = np.array([8.0, -6.0])
     near = pairing.sample(torch.tensor(x).expand(10, 2), generator(2)).numpy()
     between = [[math.cos(t) * 8 + math.sin(t) * 6, math.sin(t) * 8 - math.cos(t) * 6] for t in np.radians([-15, 22.4])]
@@ -271,7 +271,7 @@ def test_single_precision_agrees_with_double(member: PairingMember) -> None:
 @pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
 def test_single_precision_with_little_noise(size: float) -> None:
     x = size * normal(300, 2, seed=6, dtype=torch.float32)
-    for pairing in (MaskAndNoise(0.8, 0.01), rotations([-30.0, 0.0, 45.0], 0.01), GaussianNoise(0.01)):
+    for pairing in (MaskAndNoise(0.8, 0.01), Rotations([-30.0, 0.0, 45.0], 0.01), GaussianNoise(0.01)):
         x_aug = pairing.sample(x, generator(6))
         single, double = pairing.score(x_aug, x), pairing.score(x_aug.double(), x.double())
         assert single.isfinite().all()

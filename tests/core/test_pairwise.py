@@ -184,8 +184,8 @@ ENERGIES: list[Energy] = [
     Euclidean(),
     Cosine(0.3),
     Dot(2.0),
-    Anisotropic(3),
-    Anisotropic(3, normalise=True),
+    Anisotropic().bind(dim=3),
+    Anisotropic(normalise=True).bind(dim=3),
     PNorm(1.5),
 ]
 
@@ -226,7 +226,11 @@ def kept_for_backward(objective: Objective, n: int) -> int:
 
 @pytest.mark.parametrize(
     ("candidates", "energy"),
-    list(itertools.product(["batch", "batch-negatives", "two-view"], [Euclidean(), Cosine(), Dot(), Anisotropic(4)])),
+    list(
+        itertools.product(
+            ["batch", "batch-negatives", "two-view"], [Euclidean(), Cosine(), Dot(), Anisotropic().bind(dim=4)]
+        )
+    ),
 )
 def test_memory_grows_with_the_rows(candidates: str, energy: Energy) -> None:
     objective = InfoNCE(energy, candidates=candidates)  # type: ignore[arg-type]

@@ -7,18 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import (
-    PROJECTION_HEADS,
-    ResNet18,
-    WithHead,
-    encode,
-    projection_head,
-    representation,
-    rows_meet,
-    seeded,
-)
+from probssl.encoders import ProjectionHead, ResNet18, WithHead, encode, representation, rows_meet, seeded
 from probssl.errors import InputError
-from probssl.objectives import Fisher, Objective, SimCLR
+from probssl.objectives import Fisher, InfoNCE, Objective
 from probssl.pairings import ImageAugmentation
 
 from .members import generator
@@ -63,7 +54,7 @@ def slow(network: ResNet18, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("stem", ["cifar", "imagenet"])
 @pytest.mark.parametrize("size", [(32, 32), (28, 28), (17, 24)])
 def test_values_and_gradients_are_those_of_the_table(stem: str, size: tuple[int, int], normalisation: str) -> None:
-    network = seeded(0, lambda: ResNet18(3, 2, stem=stem, normalisation=normalisation)).double()
+    network = seeded(0, lambda: ResNet18(2, stem=stem, normalisation=normalisation).bind(shape=(3, *size))).double()
     for layer in network.modules():
         if getattr(layer, "bias", None) is not None:
             nn.init.normal_(layer.bias, generator=generator(1))
@@ -95,12 +86,12 @@ def test_number_of_parameters(
     channels: int, width: int, stem: str, dim: int | None, normalisation: str, count: int
 ) -> None:
     with torch.device("meta"):
-        network = ResNet18(channels, width, dim, stem=stem, normalisation=normalisation)
+        network = ResNet18(width, dim, stem=stem, normalisation=normalisation).bind(shape=(channels, 32, 32))
     assert sum(value.numel() for value in network.parameters()) == count
 
 
 def test_the_stem_for_small_images_keeps_their_size() -> None:
-    network, seen = ResNet18(3, 4), []
+    network, seen = ResNet18(4).bind(shape=(3, 32, 32)), []
     network.blocks[0].register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape)))
     network.blocks[7].register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape)))
     assert network(images(2)).shape == (2, 32)
@@ -108,10 +99,10 @@ def test_the_stem_for_small_images_keeps_their_size() -> None:
 
 
 def test_memory_order_of_images_changes_no_bit() -> None:
-    network, x = seeded(0, lambda: ResNet18(3, 8, dim=5)), images(4)
+    network, x = seeded(0, lambda: ResNet18(8, dim=5).bind(shape=(3, 32, 32))), images(4)
     assert network.first.weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(encode(network, x), encode(network, x.to(memory_format=torch.channels_last)))
-    again = seeded(1, lambda: ResNet18(3, 8, dim=5))
+    again = seeded(1, lambda: ResNet18(8, dim=5).bind(shape=(3, 32, 32)))
     again.load_state_dict({name: value.contiguous() for name, value in network.state_dict().items()})
     assert again.blocks[2].first.weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(encode(again, x), encode(network, x))
@@ -120,7 +111,8 @@ def test_memory_order_of_images_changes_no_bit() -> None:
 @pytest.mark.parametrize("normalisation", ["batch", "group", "none"])
 def test_the_start_is_sane(normalisation: str) -> None:
     """The features of a batch vary, and no block lets the signal vanish or grow."""
-    network, x, sizes = seeded(0, lambda: ResNet18(3, 16, normalisation=normalisation)), images(16), []
+    network = seeded(0, lambda: ResNet18(16, normalisation=normalisation).bind(shape=(3, 32, 32)))
+    x, sizes = images(16), []
     for block in network.blocks:
         block.register_forward_hook(lambda _, __, out: sizes.append(out.square().mean().sqrt().item()))
     z = network(x)
@@ -133,13 +125,13 @@ def test_the_start_is_sane(normalisation: str) -> None:
 )
 def test_groups_have_at_least_sixteen_channels(width: int, groups: list[int]) -> None:
     with torch.device("meta"):
-        network = ResNet18(3, width, normalisation="group")
+        network = ResNet18(width, normalisation="group").bind(shape=(3, 32, 32))
     assert [network.blocks[block].second_norm.num_groups for block in (0, 2, 4, 6)] == groups
 
 
 @pytest.mark.parametrize(("normalisation", "meet"), [("batch", True), ("group", False), ("none", False)])
 def test_images_of_a_batch_meet_in_batch_normalisation_alone(normalisation: str, meet: bool) -> None:
-    network = seeded(0, lambda: ResNet18(3, 4, dim=5, normalisation=normalisation)).double()
+    network = seeded(0, lambda: ResNet18(4, dim=5, normalisation=normalisation).bind(shape=(3, 32, 32))).double()
     x = images(4).double()
     others = torch.cat([x[:1], images(7).double()[4:]])
     assert torch.allclose(network(x)[0], network(others)[0], rtol=1e-12, atol=0) is not meet
@@ -147,10 +139,10 @@ def test_images_of_a_batch_meet_in_batch_normalisation_alone(normalisation: str,
 
 
 @pytest.mark.parametrize("normalisation", ["group", "none"])
-@pytest.mark.parametrize("objective", [SimCLR(), Fisher()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("objective", [InfoNCE(candidates="two-view"), Fisher()], ids=lambda o: type(o).__name__)
 def test_networks_without_batch_normalisation_train(normalisation: str, objective: Objective) -> None:
     """The loss on one batch falls in a few steps, and every weight takes part."""
-    encoder = seeded(0, lambda: ResNet18(3, 4, dim=8, normalisation=normalisation))
+    encoder = seeded(0, lambda: ResNet18(4, dim=8, normalisation=normalisation).bind(shape=(3, 16, 16)))
     pairing, x = ImageAugmentation("siamese-fisher"), images(16, 3, 16, 16)
     views = pairing(x, objective.needs, generator())
     optimiser = torch.optim.Adam(encoder.parameters(), lr=3e-3)
@@ -170,7 +162,6 @@ def test_networks_without_batch_normalisation_train(normalisation: str, objectiv
 @pytest.mark.parametrize(
     ("wrong", "part"),
     [
-        ({"channels": 0}, "at least one channel"),
         ({"width": 0}, "at least one channel"),
         ({"dim": 0}, "at least one channel"),
         ({"stem": "mnist"}, "cifar, imagenet, not 'mnist'"),
@@ -185,42 +176,47 @@ def test_refusals(wrong: dict, part: str) -> None:
 
 def test_other_images_are_refused() -> None:
     with pytest.raises(InputError, match=r"\[n, 3, height, width\], not \[2, 1, 32, 32\]"):
-        ResNet18(3, 2)(images(2, 1))
+        ResNet18(2).bind(shape=(3, 32, 32))(images(2, 1))
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "widths", "normalised"),
+    ("head", "widths", "normalised"),
     [
-        ("simclr", [64, 64, 128], 0),
-        ("moco-v2", [64, 64, 128], 0),
-        ("byol", [64, 4096, 256], 1),
-        ("simsiam", [64, 64, 64, 64], 3),
-        ("barlow", [64, 8192, 8192, 8192], 2),
-        ("vicreg", [64, 8192, 8192, 8192], 2),
-        ("swav", [64, 2048, 128], 1),
+        pytest.param(ProjectionHead(2, dim=128), [64, 64, 128], 0, id="simclr and moco-v2"),
+        pytest.param(ProjectionHead(2, 4096, 256, batch_norm=True), [64, 4096, 256], 1, id="byol"),
+        pytest.param(ProjectionHead(3, batch_norm=True, last_norm=True), [64, 64, 64, 64], 3, id="simsiam"),
+        pytest.param(ProjectionHead(3, 8192, 8192, batch_norm=True), [64, 8192, 8192, 8192], 2, id="barlow and vicreg"),
+        pytest.param(ProjectionHead(2, 2048, 128, batch_norm=True), [64, 2048, 128], 1, id="swav"),
+        pytest.param(ProjectionHead(1, dim=3), [64, 3], 0, id="linear"),
     ],
 )
-def test_heads_are_those_of_the_papers(name: str, widths: list[int], normalised: int) -> None:
+def test_heads_are_those_of_the_papers(head: ProjectionHead, widths: list[int], normalised: int) -> None:
     with torch.device("meta"):
-        head = projection_head(name, 64)
+        head = head.bind(shape=(64,))
     linear = [layer for layer in head.modules() if isinstance(layer, nn.Linear)]
     assert [linear[0].in_features, *(layer.out_features for layer in linear)] == widths
     assert sum(isinstance(layer, nn.BatchNorm1d) for layer in head.modules()) == normalised
 
 
-def test_every_head_is_tested_and_has_other_sizes_where_asked() -> None:
-    for name in PROJECTION_HEADS:
-        assert projection_head(name, 8, dim=3, hidden=5)(torch.zeros(4, 8)).shape == (4, 3)
-    with pytest.raises(InputError, match="did you mean 'simclr'"):
-        projection_head("simcrl", 8)
+def test_a_head_knows_its_dimensions() -> None:
+    head = ProjectionHead(hidden=5, dim=3, batch_norm=True).bind(shape=(8,))
+    assert head(torch.zeros(4, 8)).shape == (4, 3)
+    assert (head.dim, ProjectionHead().bind(shape=(8,)).dim) == (3, 8)
+    for wrong in ({"layers": 0}, {"hidden": 0}, {"dim": 0}):
+        with pytest.raises(InputError, match="at least one layer"):
+            ProjectionHead(**wrong)
 
 
 def test_a_network_trains_behind_its_head() -> None:
-    encoder = seeded(0, lambda: WithHead(ResNet18(3, 2), projection_head("byol", 16, dim=4, hidden=8)))
-    objective, x = SimCLR(), images(8)
+    def made() -> WithHead:
+        head = ProjectionHead(2, 8, 4, batch_norm=True).bind(shape=(16,))
+        return WithHead(ResNet18(2).bind(shape=(3, 32, 32)), head)
+
+    encoder, x = seeded(0, made), images(8)
+    objective = InfoNCE(candidates="two-view", pair="augmented")
     objective(encoder, ImageAugmentation("simclr-cifar")(x, objective.needs, generator())).total.backward()
     assert all(parameter.grad is not None for parameter in encoder.parameters())
     assert encode(encoder, x).shape == (8, 16)

@@ -119,7 +119,7 @@ def test_reconstruction_error_of_a_value_and_of_an_image() -> None:
 
 def linear_model() -> tuple[VAE, nn.Module, np.ndarray]:
     """A VAE x = Wz + N(0, 0.3 I), an encoder that is nothing like its posterior, and the covariance of x."""
-    model = seeded(0, lambda: VAE(2, nn.Linear(2, 5, bias=False), GaussianLikelihood(0.3)))
+    model = seeded(0, lambda: VAE(GaussianLikelihood(0.3), decoder=nn.Linear(2, 5, bias=False)).bind(dim=2))
     nn.init.zeros_(model.log_variance[-1].bias)  # narrow posteriors, as they begin, need very many draws
     weight = model.decoder.weight.detach().double().numpy()
     return model, seeded(1, lambda: nn.Linear(5, 2)), weight @ weight.T + 0.3 * np.eye(5)
@@ -156,7 +156,7 @@ def test_bounds_are_seeded_batched_and_leave_models_as_they_were() -> None:
 
 
 def test_sets_of_related_observations_have_a_bound_together() -> None:
-    model = SimVAE(2, nn.Linear(2, 5), related=3, mean_variance=1.0)
+    model = SimVAE(decoder=nn.Linear(2, 5), related=3, mean_variance=1.0).bind(dim=2)
     x = torch.randn(3, 20, 5, generator=torch.Generator().manual_seed(0))
     found = likelihood_bound(model, nn.Linear(5, 2), x, samples=4, sets=True)
     assert found.observations == 20
@@ -208,5 +208,5 @@ def test_bytes_are_numbers_from_0_to_1() -> None:
 
 
 def test_the_bound_of_a_model_in_double_precision() -> None:
-    model = VAE(2, nn.Linear(2, 3)).double()
+    model = VAE(decoder=nn.Linear(2, 3)).bind(dim=2).double()
     assert math.isfinite(likelihood_bound(model, nn.Linear(3, 2).double(), torch.randn(5, 3), samples=2).nats)

@@ -20,7 +20,7 @@ FUNCTIONS = {
     "linear_probe": lambda z, y, b: metrics.linear_probe(z, y, splits=2).mean,
     "knn_probe": lambda z, y, b: metrics.knn_probe(z, y, splits=2).mean,
     "knn_probe_chosen": lambda z, y, b: metrics.knn_probe(z, y, splits=2, neighbours=[1, 3, 5]).mean,
-    "mlp_probe": lambda z, y, b: metrics.mlp_probe(z, y, splits=2, epochs=20, learning_rate=1e-2).mean,
+    "mlp_probe": lambda z, y, b: metrics.mlp_probe(z, y, splits=2, epochs=20, lr=1e-2).mean,
     "gmm_accuracy": lambda z, y, b: metrics.gmm_probe(z, y, splits=2, starts=3).accuracy.mean,
     "gmm_nmi": lambda z, y, b: metrics.gmm_probe(z, y, splits=2, starts=3).nmi.mean,
     "retrieval": lambda z, y, b: metrics.retrieval(z, metrics.Factor(y, "categorical"), at=[5]).at[5],

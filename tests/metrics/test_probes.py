@@ -306,8 +306,8 @@ def test_a_network_reads_what_no_line_can():
 
 def test_published_takes_the_best_epoch_on_the_rows_judged():
     z, y = blobs(200, gap=0.6)
-    found = mlp_probe(z, y, protocol="published", epochs=15, splits=2, learning_rate=3e-3)
-    shorter = [mlp_probe(z, y, protocol="published", epochs=e, splits=2, learning_rate=3e-3) for e in (1, 5, 10)]
+    found = mlp_probe(z, y, protocol="published", epochs=15, splits=2, lr=3e-3)
+    shorter = [mlp_probe(z, y, protocol="published", epochs=e, splits=2, lr=3e-3) for e in (1, 5, 10)]
     assert all(a <= b for short in shorter for a, b in zip(short.scores, found.scores, strict=True))
     assert found.selection == "published"
     assert "a hidden layer of 4 " in found.protocol

@@ -218,7 +218,7 @@ def test_a_decoder_shows_what_a_code_keeps():
     def principal(count):
         return lambda x: x.flatten(1).numpy() @ directions[:count].T * 1e3  # whatever the scale
 
-    options = {"epochs": 25, "learning_rate": 3e-3, "batch_size": 32}
+    options = {"epochs": 25, "lr": 3e-3, "batch_size": 32}
     both, one, none = (
         adhoc_decoder(encoder, images, **options)
         for encoder in (principal(2), principal(1), lambda x: torch.zeros(len(x), 1))
@@ -240,7 +240,7 @@ def test_a_linear_decoder_ends_at_least_squares():
     held = torch.from_numpy(gaussian(200, 6, seed=1)).float()
     core = nn.Linear(2, 6)
     before = core.weight.clone()
-    found = adhoc_decoder(lambda rows: rows[:, :2], x, held_out=held, decoder=core, epochs=80, learning_rate=1e-2)
+    found = adhoc_decoder(lambda rows: rows[:, :2], x, held_out=held, decoder=core, epochs=80, lr=1e-2)
     assert found.error == pytest.approx(4 / 6, rel=0.15)  # what is not in the code cannot be shown
     assert found.baseline == pytest.approx(float((held - x.mean(0)).square().mean()), rel=0.02)
     assert torch.equal(core.weight, before)

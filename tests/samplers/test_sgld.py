@@ -130,7 +130,7 @@ def test_a_generator_decides_all_and_parameters_get_no_gradient() -> None:
         (lambda: SGLD(steps=0), "at least one step, not 0"),
         (lambda: SGLD(step_size=0), "step size must be positive"),
         (lambda: SGLD(noise=0.1, temperature=1.0), "give one of them"),
-        (lambda: SGLD(temperature=-1.0), "temperature must not be negative"),
+        (lambda: SGLD(temperature=-1.0), "temperature must be finite and ≥ 0"),
         (lambda: SGLD(clip=0.0), "largest entry of a gradient"),
         (lambda: Box(1.0, 1.0), "a low wall below a high one"),
     ],

@@ -128,8 +128,8 @@ def test_every_loss_starts_from_the_same_weights_and_batch(captured):
         assert all(value.equal(weights[name]) for name, value in trial.encoder.state_dict().items())
         assert trial.data.equal(first.data)
         assert trial.seed == 3
-        assert (trial.plan.steps, trial.plan.batch_size, trial.plan.learning_rate) == (7, 200, 0.01)
-        assert (trial.plan.objective_learning_rate, trial.plan.anneal) == (0.1, "constant")
+        assert (trial.plan.steps, trial.plan.batch_size, trial.plan.lr) == (7, 200, 0.01)
+        assert (trial.plan.objective_lr, trial.plan.anneal) == (0.1, "constant")
     for code in z.values():
         np.testing.assert_array_equal(code, z["untrained encoder"])
 

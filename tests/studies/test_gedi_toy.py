@@ -65,7 +65,7 @@ def test_printed_settings_are_those_of_table_7():
     assert sizes == [(100, 2), (100, 100), (2, 100), (4, 2)]
     assert tuple(objective.head.weight.shape) == (2, 4)
     plan = learner.training(0).plan
-    assert (plan.batch_size, plan.learning_rate, plan.initial_weights) == (400, 1e-3, None)
+    assert (plan.batch_size, plan.lr, plan.initial_weights) == (400, 1e-3, None)
 
 
 def test_every_method_of_a_seed_starts_from_the_same_network():

@@ -66,7 +66,7 @@ def test_full_networks_are_the_papers() -> None:
         met = any(rows_meet(layer) for layer in siamese_images_trials.build({**config, "method": name}).modules())
         assert met is not method.scored
     perceptron = siamese_images_trials.build({**config, "method": ON_PERCEPTRON})
-    assert [layer.out_features for layer in perceptron[1] if isinstance(layer, torch.nn.Linear)] == [12, 12, 128]
+    assert [layer.out_features for layer in perceptron if isinstance(layer, torch.nn.Linear)] == [12, 12, 128]
     scale = SCALES["full"]
     assert (scale["features"], scale["hidden"], scale["batch"], scale["rate"]) == (512, 1200, 512, 0.2)
     assert scale["steps"] == 1_000 * (50_000 // scale["batch"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from probssl.encoders import MLP, WithHead
+from probssl.encoders import MLP, MirrorDecoder, WithHead
 from probssl.objectives import VAE
 from probssl.studies import (
     experiments,
@@ -62,11 +62,12 @@ def test_networks_are_those_of_the_paper() -> None:
     config = {**smoke("VAE"), "dim": 10}
     del config["hidden"]
     encoder, objective = simvae_models.build(config)
-    assert isinstance(encoder[1], MLP)
-    assert encoder[1].sizes == (784, 500, 500, 2000, 10)
+    assert isinstance(encoder, MLP)
+    assert encoder.sizes == (784, 500, 500, 2000, 10)
     assert isinstance(objective, VAE)
-    assert isinstance(objective.decoder, MLP)
-    assert objective.decoder.sizes == (10, 2000, 500, 500, 784)
+    assert isinstance(objective.decoder, MirrorDecoder)
+    decoders = [part for part in objective.decoder.modules() if isinstance(part, MLP)]
+    assert [part.sizes for part in decoders] == [(10, 2000, 500, 500, 784)]
     head, _ = simvae_models.build(smoke("MoCoV2"))
     assert isinstance(head, WithHead), "which the second version of MoCo brought"
     binary = simvae_models.pixels("mnist", simvae_models.images_of("mnist").train[:3])

@@ -82,7 +82,7 @@ def test_a_trial_is_a_function_of_its_configuration():
 def test_what_cannot_be_trained_leaves_a_gap(tmp_path):
     study = sprites.Sprites()
     configs = [c for c in study.configs("smoke") if c["setting"] in ("LAP, AlignUniform(0.9, 1)", UNTRAINED)]
-    results = [(c, sprites_trials.trial({**c, "learning_rate": 1e30, "steps": 4})) for c in configs]
+    results = [(c, sprites_trials.trial({**c, "lr": 1e30, "steps": 4})) for c in configs]
     assert results[0][1]["failure"] is not None
     rows = study.summarise(results, "smoke")
     assert {row.value for row in rows if row.setting == "LAP, AlignUniform(0.9, 1)"} == {None}
@@ -162,7 +162,7 @@ def test_kitti_on_a_file_of_the_same_layout(tmp_path, monkeypatch):
 
 def test_codes_of_the_grid_are_those_of_its_images():
     pictures = Sprites(16)
-    encoder = seeded(0, lambda: ConvEncoder(16, 10, widths=(4,), hidden=8))
+    encoder = seeded(0, lambda: ConvEncoder((4,), 10, hidden=8).bind(shape=(1, 16, 16)))
     codes = sprites_trials.grid_codes(encoder, pictures, [3, 2, 3, 2, 32])
     assert codes.shape == (3, 2, 3, 2, 32, 10)
     some = torch.tensor([[2, 5, 20, 0, 7], [0, 0, 39, 31, 31]])  # ends and middles of the grids that were cut
@@ -202,21 +202,29 @@ def test_rising_reads_the_published_table():
 
 
 def test_conv_encoder():
-    encoder = seeded(0, lambda: ConvEncoder(32, 5, channels=3, widths=(4, 8), hidden=16))
+    encoder = seeded(0, lambda: ConvEncoder((4, 8), 5, hidden=16).bind(shape=(3, 32, 32)))
     assert encoder(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
     assert [layer.out_channels for layer in encoder if isinstance(layer, nn.Conv2d)] == [4, 8]
     assert encoder[-1].sizes == (8 * 8 * 8, 16, 5)
-    assert ConvEncoder(64, 10)[-1].sizes == (64 * 4 * 4, 256, 10)
-    assert ConvEncoder((21, 30), 5, widths=(4, 8))(torch.zeros(2, 1, 21, 30)).shape == (2, 5)
+    assert ConvEncoder((32, 32, 64, 64), 10).bind(shape=(1, 64, 64))[-1].sizes == (64 * 4 * 4, 256, 10)
+    assert ConvEncoder((4, 8), 5).bind(shape=(1, 21, 30))(torch.zeros(2, 1, 21, 30)).shape == (2, 5)
     images = Sprites(32).render(Sprites(32).draw(256, torch.Generator().manual_seed(0)))
-    codes = encode(seeded(0, lambda: ConvEncoder(32, 10, widths=(16, 32, 32))), images)
+    codes = encode(seeded(0, lambda: ConvEncoder((16, 32, 32), 10).bind(shape=(1, 32, 32))), images)
     assert 0.02 < codes.std(0).mean() < 5  # neither dead nor huge at the start
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"size": (20, 7), "widths": (4, 4, 4)}, {"size": 4, "widths": (4, 4, 4)}, {"widths": ()}, {"hidden": 0}]
+    ("settings", "size"),
+    [
+        ({"widths": (4, 4, 4)}, (20, 7)),
+        ({"widths": (4, 4, 4)}, (4, 4)),
+        ({"widths": ()}, (32, 32)),
+        ({"hidden": 0}, (32, 32)),
+        ({"widths": (4, 0)}, (32, 32)),
+        ({"dim": 0}, (32, 32)),
+    ],
 )
-def test_conv_encoder_refuses(wrong):
+def test_conv_encoder_refuses(settings, size):
     with pytest.raises(InputError) as error:
-        ConvEncoder(**{"size": 32, "dim": 10, **wrong})
+        ConvEncoder(**{"dim": 10, **settings}).bind(shape=(1, *size))
     assert "\n" not in str(error.value)

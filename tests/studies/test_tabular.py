@@ -92,7 +92,7 @@ def test_settings_are_the_papers():
     assert {(c["dim"], c["noise"]) for c in two if c["table"] == "pmlb:texture"} == {(20, 0.25)}
     assert {c["preservation"] for c in two} == {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
     for grid in (one, two):
-        assert {c["learning_rate"] for c in grid if "learning_rate" in c} == {0.01, 1.0}
+        assert {c["lr"] for c in grid if "lr" in c} == {0.01, 1.0}
 
 
 # Trials
@@ -100,7 +100,7 @@ def test_settings_are_the_papers():
 
 def config(objective="infonce", energy="euclidean", **others):
     place = {"table": "sklearn:wine", "dim": 6, "preservation": 0.8, "noise": 0.1, "seed": 3}
-    trained = {} if objective == "untrained" else {"learning_rate": 0.01, "steps": 12}
+    trained = {} if objective == "untrained" else {"lr": 0.01, "steps": 12}
     return {**place, "objective": objective, "energy": energy, **trained, **others}
 
 
@@ -110,8 +110,8 @@ def only(found):
 
 
 def test_the_recipe_is_the_papers_protocol():
-    plan = tabular_trials.recipe(config("nce", "cosine", learning_rate=1.0)).plan()
-    assert (plan.optimiser, plan.learning_rate, plan.weight_decay, plan.clip_norm) == ("adam", 1.0, 0.0, None)
+    plan = tabular_trials.recipe(config("nce", "cosine", lr=1.0)).plan()
+    assert (plan.optimiser, plan.lr, plan.weight_decay, plan.clip_norm) == ("adam", 1.0, 0.0, None)
     assert (plan.batch_size, plan.warmup, plan.anneal) == (256, 100, "cosine")
     built = tabular_trials.recipe(config("snl", "cosine"))
     assert built.build_encoder(13).sizes == (13, 26, 6)
@@ -121,9 +121,7 @@ def test_the_recipe_is_the_papers_protocol():
 
 
 def test_all_losses_start_from_the_same_weights():
-    trials = [
-        tabular_trials._trial(config(m.loss, m.energy, learning_rate=rate)) for m in MODELS for rate in (0.01, 1.0)
-    ]
+    trials = [tabular_trials._trial(config(m.loss, m.energy, lr=rate)) for m in MODELS for rate in (0.01, 1.0)]
     first = torch.cat([p.ravel() for p in trials[0].encoder.parameters()])
     for trial in trials[1:]:
         assert torch.equal(torch.cat([p.ravel() for p in trial.encoder.parameters()]), first)
@@ -135,7 +133,7 @@ def test_all_losses_start_from_the_same_weights():
 def test_a_trial_is_what_fit_alone_comes_to(objective, energy):
     """Trained beside others, and measured as if it were the only one."""
     wanted = config(objective, energy)
-    batch = [wanted, config("snl", "cosine"), config("untrained"), config("infonce", learning_rate=1.0)]
+    batch = [wanted, config("snl", "cosine"), config("untrained"), config("infonce", lr=1.0)]
     found = {json.dumps(c): r for c, r in tabular_trials.run_batch(batch)}
     assert len(found) == 4
     trial = tabular_trials._trial(wanted)

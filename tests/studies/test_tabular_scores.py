@@ -31,7 +31,7 @@ WINE, IRIS = "sklearn:wine", "sklearn:iris"  # 13 and 4 features: m = 26 and 2, 
 def entry(table, dim, objective, value, *, energy="euclidean", seed=0, rate=0.01, state="trained", **others):
     """A trial all of whose numbers are `value`, but for those named."""
     config = {"table": table, "dim": dim, "preservation": 0.8, "noise": 0.1, "energy": energy, "seed": seed}
-    config |= {"objective": objective} if objective == "untrained" else {"objective": objective, "learning_rate": rate}
+    config |= {"objective": objective} if objective == "untrained" else {"objective": objective, "lr": rate}
     numbers = {} if state.startswith("failed") else dict.fromkeys(METRICS, value) | others
     return config, {"state": "untrained" if objective == "untrained" else state, **numbers}
 

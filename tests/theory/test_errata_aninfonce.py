@@ -143,7 +143,7 @@ def test_isotropic_weights_are_a_temperature():
     assert as_printed == pytest.approx(loss(2 * weight * cosines), abs=1e-12)  # τ = 1/(2λ)
     assert abs(as_printed - loss(weight * cosines)) > 0.05  # not 1/λ
 
-    energy = Anisotropic(4, weight, normalise=True).double()  # with the half: τ = 1/λ
+    energy = Anisotropic(weight, normalise=True).bind(dim=4).double()  # with the half: τ = 1/λ
     halved = InfoNCE(energy)(nn.Identity(), views).total.item()
     assert halved == pytest.approx(InfoNCE(Cosine(1 / weight))(nn.Identity(), views).total.item(), abs=1e-5)
     assert halved == pytest.approx(loss(-0.5 * weight * torch.cdist(a, b) ** 2), abs=1e-5)

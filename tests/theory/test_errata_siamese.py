@@ -71,7 +71,7 @@ def test_snl_minimises_over_both():
     expected = (energies.diagonal() + log_z).mean().item()
 
     bias = Constants(torch.zeros(6))
-    loss = SNL(2, Euclidean(), bias=bias)
+    loss = SNL(Euclidean(), bias=bias)
     optimiser = torch.optim.LBFGS(bias.parameters(), max_iter=200, tolerance_grad=1e-12, tolerance_change=1e-16)
 
     def closure():
@@ -84,7 +84,7 @@ def test_snl_minimises_over_both():
     assert loss(nn.Identity(), views).total.item() == pytest.approx(expected, abs=1e-12)
     assert torch.allclose(bias.values.detach(), log_z, atol=1e-6)
     for shift in (-3.0, 3.0):  # moving λ either way raises the loss: nothing is maximised
-        moved = SNL(2, Euclidean(), bias=Constants(bias.values.detach() + shift))
+        moved = SNL(Euclidean(), bias=Constants(bias.values.detach() + shift))
         assert moved(nn.Identity(), views).total.item() > expected + 1
 
 
@@ -116,7 +116,7 @@ def test_nce_second_term_is_subtracted():
     views, bias = batch(), torch.linspace(-1, 1, 6, dtype=torch.float64)
     logits = -np.log(5) - torch.cdist(views.x, views.augmented[0]).square() / 2 - bias
     cross_entropy = nn.BCEWithLogitsLoss()  # π = 1/6: one positive in six, all pairs weigh the same
-    loss = NCE(2, Euclidean(), bias=Constants(bias))(nn.Identity(), views).total
+    loss = NCE(Euclidean(), bias=Constants(bias))(nn.Identity(), views).total
     assert loss.item() == pytest.approx(cross_entropy(logits, torch.eye(6, dtype=torch.float64)).item(), abs=1e-12)
 
 

@@ -252,7 +252,7 @@ def test_masking_moments_and_optimum() -> None:
 def test_an_asymmetric_energy_reaches_zero_where_a_symmetric_one_cannot(linear_map: np.ndarray) -> None:
     noise, shift = np.array([[0.1, 0.03], [0.03, 0.4]]), np.array([0.4, -0.3])
     pair = asymmetric_fisher_encoders(linear_map, noise, shift)
-    energy = Asymmetric(Euclidean(), encoder=linear(pair.augmented, pair.offset))
+    energy = Asymmetric(Euclidean(), by="encoder", network=linear(pair.augmented, pair.offset)).bind()
     pairing = LinearMixture(
         torch.from_numpy(linear_map[None]), covariance=torch.from_numpy(noise), mean=torch.from_numpy(shift)
     )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from probssl import runs
 from probssl.data import load
-from probssl.encoders import MLP, ConvEncoder, ResNet8, ResNet18, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, ResNet18, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
 from probssl.objectives import (
@@ -35,7 +35,7 @@ from probssl.objectives import (
 )
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
 from probssl.recipe import Recipe
-from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+from probssl.samplers import SGLD
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 
 FEATURES = 6
@@ -56,22 +56,13 @@ def with_dropout(*, batch_norm: bool = False) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 12), norm, nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, DIM))
 
 
-def chains() -> ReplayBuffer:
-    """Chains of a sampler, which draw from the global random state too."""
-    return ReplayBuffer(NormalStart(torch.zeros(FEATURES), torch.ones(FEATURES)), 300, 0.1)
-
-
 def plain() -> nn.Module:
-    return MLP([FEATURES, 12, DIM])
-
-
-def channels_last(network: nn.Module) -> nn.Module:
-    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return MLP.of([FEATURES, 12, DIM])
 
 
 def residual() -> nn.Module:
     """A residual network on images that are made of rows: its weights are not in row order."""
-    return channels_last(nn.Sequential(nn.Linear(FEATURES, 48), nn.Unflatten(1, (3, 4, 4)), ResNet8(3, 4, DIM)))
+    return nn.Sequential(nn.Linear(FEATURES, 48), nn.Unflatten(1, (3, 4, 4)), ResNet8(4, DIM).bind(shape=(3, 4, 4)))
 
 
 @dataclass
@@ -104,35 +95,44 @@ class Training:
         return {name: tensor.detach().clone() for name, tensor in both.state_dict().items()}
 
 
+def bound(objective: Objective) -> Objective:
+    """Ready for these encoders and 64 rows of data."""
+    return objective.bind(dim=DIM, shape=(FEATURES,), rows=64)
+
+
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Objective], dict[str, Any]]] = {
     "infonce-adam": (plain, lambda: InfoNCE(Cosine()), {}),
     "infonce-adam-residual": (residual, lambda: InfoNCE(Cosine()), {}),
     "snl-adam-clip-own-rate-batch-norm": (
-        lambda: MLP([FEATURES, 12, DIM], batch_norm=True),
-        lambda: SNL(DIM),
-        {"clip_norm": 0.5, "objective_learning_rate": 0.03},
+        lambda: MLP.of([FEATURES, 12, DIM], batch_norm=True),
+        SNL,
+        {"clip_norm": 0.5, "objective_lr": 0.03},
     ),
-    "nce-adamw-dropout": (with_dropout, lambda: NCE(DIM), {"optimiser": "adamw", "weight_decay": 0.1}),
-    "fisher-sgd": (plain, lambda: Fisher(), {"optimiser": "sgd", "learning_rate": 0.01, "clip_norm": 1.0}),
+    "nce-adamw-dropout": (with_dropout, NCE, {"optimiser": "adamw", "weight_decay": 0.1}),
+    "fisher-sgd": (plain, Fisher, {"optimiser": "sgd", "lr": 0.01, "clip_norm": 1.0}),
     "simsiam-sgd-dropout-batch-norm": (
         lambda: with_dropout(batch_norm=True),
-        lambda: SimSiam(DIM, stop_gradient=True),
-        {"optimiser": "sgd", "learning_rate": 0.05},
+        lambda: SimSiam(stop_gradient=True),
+        {"optimiser": "sgd", "lr": 0.05},
     ),
     "anisotropic-sgd-no-momentum": (
         plain,
-        lambda: InfoNCE(Anisotropic(DIM)),
-        {"optimiser": "sgd", "momentum": 0.0, "objective_learning_rate": 0.1},
+        lambda: InfoNCE(Anisotropic()),
+        {"optimiser": "sgd", "momentum": 0.0, "objective_lr": 0.1},
     ),
     "triplet-head-constant": (
-        lambda: WithHead(MLP([FEATURES, 12, DIM]), MLP([DIM, 3])),
+        lambda: WithHead(MLP.of([FEATURES, 12, DIM]), MLP.of([DIM, 3])),
         lambda: Triplet(Euclidean()),
         {"anneal": "constant", "warmup": 0},
     ),
-    "swav-adam": (plain, lambda: SwAV(DIM, 3), {}),
-    "gedi-adam-dropout": (with_dropout, lambda: GEDI(DIM, 3, chains(), SGLD(steps=2), prior="learnt"), {}),
-    "instance-adam-dropout": (with_dropout, lambda: InstanceDiscrimination(DIM, 64), {}),
-    "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(DIM, 3, 64, every=6), {}),
+    "swav-adam": (plain, lambda: SwAV(3), {}),
+    "gedi-adam-dropout": (
+        with_dropout,
+        lambda: GEDI(3, chains=300, reinitialise=0.1, sampler=SGLD(steps=2), prior="learnt"),
+        {},
+    ),
+    "instance-adam-dropout": (with_dropout, InstanceDiscrimination, {}),
+    "deepcluster-adam-dropout": (with_dropout, lambda: DeepClustering(3, every=6), {}),
 }
 
 
@@ -144,7 +144,7 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
     plan = {"steps": 24, "batch_size": 20, "warmup": 4, "log_every": 2, "checkpoint_every": 5, **own, **changes}
     return Training(
         seeded(1, encoder),
-        seeded(2, objective),
+        seeded(2, lambda: bound(objective())),
         TrainingPlan(**plan),
         MaskAndNoise(0.8, 0.2),
         rows() if data is None else data,
@@ -152,17 +152,11 @@ def training(case: str = "infonce-adam", **changes: Any) -> Training:
     )
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Objective]]] = {
-    "mlp": (lambda: nn.Sequential(nn.Flatten(), MLP([3 * 8 * 8, 12, DIM])), lambda encoder: VICReg(pair="augmented")),
-    "conv": (
-        lambda: ConvEncoder(8, DIM, channels=3, widths=(4, 8), hidden=8),
-        lambda encoder: InfoNCE(Cosine(), pair="augmented"),
-    ),
-    "resnet8": (
-        lambda: channels_last(ResNet8(3, 4, DIM)),
-        lambda encoder: MoCo(encoder, DIM, queue=20),
-    ),
-    "resnet18": (lambda: ResNet18(3, 2, DIM), lambda encoder: BYOL(encoder, DIM)),
+NETWORKS: dict[str, tuple[Encoder, Objective]] = {
+    "mlp": (MLP((12,), DIM), VICReg(pair="augmented")),
+    "conv": (ConvEncoder((4, 8), DIM, hidden=8), InfoNCE(Cosine(), pair="augmented")),
+    "resnet8": (ResNet8(4, DIM), MoCo(queue=20)),
+    "resnet18": (ResNet18(2, DIM), BYOL()),
 }
 """Networks of images of 8 × 8 pixels, each with an objective of another kind."""
 
@@ -170,7 +164,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Objecti
 def image_training(network: str, optimiser: str) -> Training:
     """A network of images from its initial weights."""
     encoder, objective = NETWORKS[network]
-    built = seeded(1, encoder)
+    built = seeded(1, lambda: encoder.bind(shape=(3, 8, 8)))
     plan = TrainingPlan(
         steps=9,
         batch_size=8,
@@ -181,7 +175,8 @@ def image_training(network: str, optimiser: str) -> Training:
         checkpoint_every=2,
     )
     images = torch.rand(24, 3, 8, 8, generator=torch.Generator().manual_seed(5))
-    return Training(built, seeded(2, lambda: objective(built)), plan, ImageAugmentation("gedi-cifar10"), images)
+    bound_to = seeded(2, lambda: objective.bind(dim=DIM, encoder=built))
+    return Training(built, bound_to, plan, ImageAugmentation("gedi-cifar10"), images)
 
 
 def train_folder(folder: str | Path) -> Model:

@@ -19,10 +19,10 @@ from probssl.encoders import MLP, ConvEncoder, encode, seeded
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives import SNL, Fisher, InfoNCE, Objective
-from probssl.pairings import ImageAugmentation, MaskAndNoise
+from probssl.pairings import ImageAugmentation, MaskAndNoise, Views
 from probssl.training import ProgressBar, Reporter, TrainingPlan, fit
 from probssl.training.batches import BatchStream
-from probssl.training.log import RunLog, read_log
+from probssl.training.log import RunLog, read_log, term_names
 from probssl.training.loop import make_optimiser
 
 from .parts import CASES, DIM, FEATURES, assert_one_sentence, assert_same_weights, plain, rows, training, without_time
@@ -59,9 +59,9 @@ def test_schedule_by_hand() -> None:
 
 
 def test_the_log_tells_the_rate_of_the_step_it_follows() -> None:
-    fitted = training(log_every=1, learning_rate=0.02).run()
+    fitted = training(log_every=1, lr=0.02).run()
     plan = training().plan
-    told = [row["learning_rate"] for row in fitted.history]
+    told = [row["lr"] for row in fitted.history]
     assert told == pytest.approx([0.02 * plan.rate_factor(max(step - 1, 0)) for step in range(25)])
 
 
@@ -72,9 +72,9 @@ def test_the_log_tells_the_rate_of_the_step_it_follows() -> None:
         ({"batch_size": 1}, "batch size"),
         ({"optimiser": "lion"}, "lion"),
         ({"anneal": "linear"}, "linear"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"learning_rate": math.nan}, "learning_rate"),
-        ({"objective_learning_rate": math.inf}, "objective_learning_rate"),
+        ({"lr": 0.0}, "lr"),
+        ({"lr": math.nan}, "lr"),
+        ({"objective_lr": math.inf}, "objective_lr"),
         ({"clip_norm": -1.0}, "clip_norm"),
         ({"weight_decay": -0.1}, "weight_decay"),
         ({"momentum": math.nan}, "momentum"),
@@ -107,9 +107,7 @@ def test_initial_weights_fade_to_those_of_the_objective() -> None:
 def test_a_constant_factor_on_all_terms_is_a_factor_on_the_rate() -> None:
     def trained(rate: float, initial: dict[str, float] | None) -> dict[str, torch.Tensor]:
         one = training("infonce-adam")
-        one.plan = TrainingPlan(
-            steps=1, optimiser="sgd", momentum=0.0, warmup=0, learning_rate=rate, initial_weights=initial
-        )
+        one.plan = TrainingPlan(steps=1, optimiser="sgd", momentum=0.0, warmup=0, lr=rate, initial_weights=initial)
         one.run()
         return one.weights()
 
@@ -126,9 +124,9 @@ def test_every_step_is_the_textbook_step(case: str) -> None:
     one, other = training(case), training(case)
     one.run()
     plan, encoder, objective = other.plan, other.encoder, other.objective
-    own = plan.objective_learning_rate or plan.learning_rate
+    own = plan.objective_lr or plan.lr
     groups = [
-        {"params": list(encoder.parameters()), "base": plan.learning_rate},
+        {"params": list(encoder.parameters()), "base": plan.lr},
         {"params": list(objective.parameters()), "base": own},
     ]
     groups = [group for group in groups if group["params"]]
@@ -162,7 +160,7 @@ def test_every_step_is_the_textbook_step(case: str) -> None:
 
 def test_one_small_step_moves_each_part_by_its_own_rate_and_no_further_than_the_clip() -> None:
     def moved(**plan: Any) -> tuple[float, float]:
-        encoder, objective = MLP([FEATURES, DIM]).double(), SNL(DIM).double()
+        encoder, objective = MLP.of([FEATURES, DIM]).double(), SNL().bind(dim=DIM).double()
         before = [p.detach().clone() for module in (encoder, objective) for p in module.parameters()]
         chosen = TrainingPlan(steps=1, optimiser="sgd", momentum=0.0, warmup=0, **plan)
         fit(encoder, objective, MaskAndNoise(), rows().double(), chosen)
@@ -171,7 +169,7 @@ def test_one_small_step_moves_each_part_by_its_own_rate_and_no_further_than_the_
         return float(torch.stack(lengths[:2]).norm()), float(torch.stack(lengths[2:]).norm())
 
     for rate, own in ((1e-3, None), (1e-3, 1e-2), (1e-2, 1e-3)):
-        encoder, objective = moved(learning_rate=rate, objective_learning_rate=own, clip_norm=1e-3)
+        encoder, objective = moved(lr=rate, objective_lr=own, clip_norm=1e-3)
         gradient = math.hypot(encoder / rate, objective / (own or rate))
         assert gradient == pytest.approx(1e-3, rel=1e-2), "the clip bounds the norm of both gradients together"
 
@@ -180,8 +178,8 @@ def test_one_small_step_moves_each_part_by_its_own_rate_and_no_further_than_the_
     ("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
 )
 def test_optimiser_kinds(name: Any, kind: type) -> None:
-    plan = TrainingPlan(optimiser=name, learning_rate=0.3, objective_learning_rate=0.2, weight_decay=0.1, momentum=0.4)
-    optimiser = make_optimiser(plain(), SNL(DIM), plan)
+    plan = TrainingPlan(optimiser=name, lr=0.3, objective_lr=0.2, weight_decay=0.1, momentum=0.4)
+    optimiser = make_optimiser(plain(), SNL().bind(dim=DIM), plan)
     assert type(optimiser) is kind
     assert [group["lr"] for group in optimiser.param_groups] == [0.3, 0.2]
     assert all(group["weight_decay"] == 0.1 for group in optimiser.param_groups)
@@ -194,7 +192,7 @@ def test_shared_parameters_appear_once_and_frozen_ones_never() -> None:
         parameter.requires_grad_(False)
     predictor = nn.Linear(DIM, DIM)
     predictor.weight = encoder[2].weight if encoder[2].weight.shape == (DIM, DIM) else predictor.weight
-    objective = InfoNCE(Asymmetric(Euclidean(), predictor=nn.Sequential(predictor, encoder[2], nn.Linear(DIM, DIM))))
+    objective = InfoNCE(Asymmetric(Euclidean(), network=nn.Sequential(predictor, encoder[2], nn.Linear(DIM, DIM))))
     optimiser = make_optimiser(encoder, objective, TrainingPlan())
     found = Counter(id(p) for group in optimiser.param_groups for p in group["params"])
     assert set(found.values()) == {1}
@@ -267,7 +265,9 @@ def test_the_shuffles_differ() -> None:
 # Precision and data
 
 
-@pytest.mark.parametrize("objective", [InfoNCE(Cosine()), SNL(DIM), Fisher()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(Cosine()), SNL().bind(dim=DIM), Fisher()], ids=lambda o: type(o).__name__
+)
 def test_double_precision_all_the_way(objective: Objective, tmp_path: Path) -> None:
     encoder = plain().double()
     plan = TrainingPlan(steps=12, batch_size=16, clip_norm=1.0, checkpoint_every=5)
@@ -316,6 +316,19 @@ def test_log_is_strict_json_and_reads_back(tmp_path: Path) -> None:
         read_log(tmp_path / "log.jsonl")
 
 
+def test_terms_leave_the_names_of_other_columns_alone() -> None:
+    class Renamed(InfoNCE):
+        def terms(self, encoder: nn.Module, views: Views) -> dict[str, torch.Tensor]:
+            return {"rankme": super().terms(encoder, views)["alignment"]}
+
+    one = training()
+    one.objective = Renamed(Cosine())
+    with pytest.raises(InputError, match="a term cannot be called rankme"):
+        one.run()
+    rows_of_terms = [row for row in training().run().history if "loss" in row]
+    assert {name for row in rows_of_terms for name in term_names(row)} == {"alignment", "log_normaliser"}
+
+
 def test_progress_bar_shows_terms_and_warnings() -> None:
     from rich.console import Console
 
@@ -355,7 +368,7 @@ def test_bytes_are_trained_on_as_the_numbers_they_stand_for() -> None:
     images = torch.randint(256, (40, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     trained = []
     for data in (images, torch.from_numpy(unit_floats(images.numpy()))):
-        encoder = seeded(0, lambda: ConvEncoder(8, 3, widths=(4,), hidden=8))
+        encoder = seeded(0, lambda: ConvEncoder((4,), 3, hidden=8).bind(shape=(1, 8, 8)))
         plan = TrainingPlan(steps=6, batch_size=8)
         fitted = fit(encoder, InfoNCE(Cosine(0.2)), ImageAugmentation("gedi-mnist"), data, plan, seed=1)
         trained.append((encoder.state_dict(), without_time(fitted.history), encode(encoder, data)))

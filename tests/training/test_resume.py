@@ -30,7 +30,6 @@ from .parts import (
     Signaller,
     assert_one_sentence,
     assert_same_weights,
-    channels_last,
     image_training,
     train_folder,
     training,
@@ -257,7 +256,6 @@ def test_weights_in_another_order_in_memory_go_on_right(tmp_path: Path) -> None:
     for one in (whole, begun, rest):
         one.encoder, one.objective, one.data = one.encoder.double(), one.objective.double(), one.data.double()
     begun.encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    channels_last(rest.encoder)
     whole.run()
     begun.run(tmp_path, reporter=Signaller(5))
     listener = Listener()

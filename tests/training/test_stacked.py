@@ -29,7 +29,7 @@ from probssl.recipe import (
     WITH_MEMORY,
     Recipe,
 )
-from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
+from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
 from tests.variants import every_variant, use
@@ -146,9 +146,11 @@ def test_gedis_of_other_weights_and_samplers_train_as_alone() -> None:
 
     def trials() -> list[Trial]:
         def one(seed: int, sampler: SGLD, **weights: float) -> Trial:
-            chains = ReplayBuffer(UniformStart.around(rows().double()), 80, 0.2, torch.Generator().manual_seed(seed))
-            objective = seeded(seed, lambda: GEDI(3, 2, chains, sampler, base_scale=3.0, **weights)).double()  # type: ignore[arg-type]
-            encoder = seeded(seed, lambda: MLP([FEATURES, 8, 3])).double()
+            start = UniformStart.around(rows().double())
+            chains = {"chains": 80, "reinitialise": 0.2, "start": start, "sampler": sampler}
+            unbound = GEDI(2, base_scale=3.0, **chains, **weights)  # type: ignore[arg-type]
+            objective = seeded(seed, lambda: unbound.bind(dim=3)).double()
+            encoder = seeded(seed, lambda: MLP.of([FEATURES, 8, 3])).double()
             ramp = {"prior": 0.1} if seed == 1 else None
             plan = TrainingPlan(steps=12, batch_size=16, log_every=4, initial_weights=ramp)
             return Trial(encoder, objective, MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
@@ -173,12 +175,12 @@ def test_generative_models_draw_in_a_stack_what_they_draw_alone(kind: str) -> No
     def one(seed: int) -> Trial:
         sizes = [3, 8, FEATURES]
         objective = {
-            "vae": lambda: VAE(3, MLP(sizes), of="data"),
-            "cr-vae": lambda: CRVAE(3, MLP(sizes), pair="original"),
-            "simvae": lambda: SimVAE(3, MLP(sizes), related=3, mean_variance=1.0),
+            "vae": lambda: VAE(decoder=MLP.of(sizes), of="data").bind(dim=3),
+            "cr-vae": lambda: CRVAE(decoder=MLP.of(sizes), pair="original").bind(dim=3),
+            "simvae": lambda: SimVAE(decoder=MLP.of(sizes), related=3, mean_variance=1.0).bind(dim=3),
         }[kind]
         plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
-        encoder = seeded(seed, lambda: MLP([FEATURES, 8, 3])).double()
+        encoder = seeded(seed, lambda: MLP.of([FEATURES, 8, 3])).double()
         return Trial(encoder, seeded(seed, objective).double(), MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
 
     together, apart = ([one(seed) for seed in (0, 0, 1)] for _ in range(2))
@@ -282,8 +284,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "clipped": {"clip_norm": 0.05},
     "adamw": {"optimiser": "adamw", "weight_decay": 0.1},
     "adam with decay": {"weight_decay": 0.1},
-    "sgd": {"optimiser": "sgd", "momentum": 0.8, "learning_rate": 0.05},
-    "own rate": {"objective_learning_rate": 0.05},
+    "sgd": {"optimiser": "sgd", "momentum": 0.8, "lr": 0.05},
+    "own rate": {"objective_lr": 0.05},
     "constant": {"anneal": "constant", "warmup": 0},
 }
 
@@ -317,8 +319,8 @@ def test_data_pairings_and_heads_of_their_own() -> None:
         made = []
         for number, pairing in enumerate(pairings):
             for objective in (InfoNCE(Euclidean()), Fisher(), InfoNCE(Cosine(0.5), pair="augmented")):
-                plain = seeded(number, lambda: MLP([FEATURES, 10, 3])).double()
-                headed = seeded(number, lambda: WithHead(MLP([FEATURES, 8, 5]), MLP([5, 3]))).double()
+                plain = seeded(number, lambda: MLP.of([FEATURES, 10, 3])).double()
+                headed = seeded(number, lambda: WithHead(MLP.of([FEATURES, 8, 5]), MLP.of([5, 3]))).double()
                 for encoder in (plain, headed):
                     data = rows(40 + 8 * (number % 2), seed=number % 2).double()
                     made.append(Trial(encoder, objective.double(), pairing, data, plan, number))
@@ -373,13 +375,13 @@ def test_what_cannot_be_stacked_is_trained_alone() -> None:
     def trials() -> list[Trial]:
         encoders = [
             lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, 3)),
-            lambda: MLP([FEATURES, 8, 3], batch_norm=True),
+            lambda: MLP.of([FEATURES, 8, 3], batch_norm=True),
             lambda: nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.5), nn.Linear(8, 3)),
         ]
         made = [(seeded(1, build).double(), InfoNCE(Euclidean())) for build in encoders for _ in range(2)]
         objectives: list[Objective] = [Reading(Euclidean()), Reading(Euclidean()), Remembering(), Remembering()]
         objectives += [Weighted(1.0), Weighted(5.0)]
-        made += [(seeded(2, lambda: MLP([FEATURES, 8, 3])).double(), objective) for objective in objectives]
+        made += [(seeded(2, lambda: MLP.of([FEATURES, 8, 3])).double(), objective) for objective in objectives]
         return [Trial(e, o.double(), MaskAndNoise(0.8, 0.2), rows().double(), plan, 3) for e, o in made]
 
     together, apart = trials(), trials()

@@ -26,7 +26,7 @@ from probssl.training.watch import CollapseWatch, look
 from .parts import DIM, Signaller, assert_same_weights, plain, rows, training, without_time
 
 every_energy = pytest.mark.parametrize(
-    "energy", [Euclidean(), Cosine(), Cosine(1.0), Dot(), Anisotropic(8)], ids=lambda energy: repr(energy)
+    "energy", [Euclidean(), Cosine(), Cosine(1.0), Dot(), Anisotropic().bind(dim=8)], ids=lambda energy: repr(energy)
 )
 
 
@@ -103,7 +103,7 @@ def test_codes_that_are_not_finite_are_told_apart_from_collapse(value: float) ->
 
 def test_energies_are_those_of_the_embeddings() -> None:
     assert look(isotropic(), Euclidean(), torch.ones(200, 3)).collapsed == ("representation",)
-    assert look(isotropic(), Anisotropic(3), isotropic(m=3)).collapsed == ()
+    assert look(isotropic(), Anisotropic().bind(dim=3), isotropic(m=3)).collapsed == ()
 
 
 # Keeping score
@@ -165,24 +165,25 @@ def assert_collapsed(fitted: Fitted, kind: str, within: int = 150) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_simsiam_without_its_stop_gradient(seed: int) -> None:
-    objective = SimSiam(6, stop_gradient=False, predictor=nn.Identity())
-    assert_collapsed(train(seeded(seed, lambda: MLP([13, 26, 6])), objective), "representation")
+    objective = SimSiam(stop_gradient=False).bind(dim=6)
+    objective.predictor = nn.Identity()
+    assert_collapsed(train(seeded(seed, lambda: MLP.of([13, 26, 6])), objective), "representation")
 
 
 def test_weights_decayed_to_nothing() -> None:
-    fitted = train(MLP([13, 26, 6]), InfoNCE(Euclidean()), optimiser="sgd", weight_decay=10.0, learning_rate=0.05)
+    fitted = train(MLP.of([13, 26, 6]), InfoNCE(Euclidean()), optimiser="sgd", weight_decay=10.0, lr=0.05)
     assert_collapsed(fitted, "representation")
 
 
 @pytest.mark.parametrize("energy", [Euclidean(), Cosine()])
 def test_bottleneck_of_one_unit(energy: Energy) -> None:
-    encoder = seeded(0, lambda: nn.Sequential(MLP([13, 26, 1]), nn.Linear(1, 6)))
+    encoder = seeded(0, lambda: nn.Sequential(MLP.of([13, 26, 1]), nn.Linear(1, 6)))
     assert_collapsed(train(encoder, InfoNCE(energy), steps=60), "dimension")
 
 
 def test_collapse_behind_a_projection_head_is_seen() -> None:
-    encoder = WithHead(MLP([13, 26, 6]), MLP([6, 3]))
-    fitted = train(encoder, InfoNCE(Anisotropic(3)), optimiser="sgd", weight_decay=10.0, learning_rate=0.05)
+    encoder = WithHead(MLP.of([13, 26, 6]), MLP.of([6, 3]))
+    fitted = train(encoder, InfoNCE(Anisotropic()).bind(dim=3), optimiser="sgd", weight_decay=10.0, lr=0.05)
     assert_collapsed(fitted, "representation")
 
 
@@ -259,14 +260,16 @@ def finite(*modules: nn.Module) -> bool:
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @pytest.mark.parametrize(
     ("objective", "term"),
-    [(lambda: InfoNCE(Euclidean()), "alignment"), (lambda: SNL(DIM), "normaliser"), (lambda: Fisher(), "fisher")],
+    [
+        (lambda: InfoNCE(Euclidean()), "alignment"),
+        (lambda: SNL().bind(dim=DIM), "normaliser"),
+        (lambda: Fisher(), "fisher"),
+    ],
     ids=["infonce", "snl", "fisher"],
 )
 def test_an_absurd_learning_rate(objective: Any, term: str, optimiser: str, log_every: int, tmp_path: Path) -> None:
     encoder, loss = plain(), objective()
-    plan = TrainingPlan(
-        steps=100, optimiser=optimiser, learning_rate=1e30, warmup=0, log_every=log_every, checkpoint_every=1
-    )
+    plan = TrainingPlan(steps=100, optimiser=optimiser, lr=1e30, warmup=0, log_every=log_every, checkpoint_every=1)
     fitted = fit(encoder, loss, MaskAndNoise(), rows(), plan, out=tmp_path)
     assert fitted.failure is not None
     assert term in fitted.failure
@@ -284,7 +287,7 @@ def test_an_absurd_learning_rate(objective: Any, term: str, optimiser: str, log_
 
 @pytest.mark.parametrize("scale", [1e20, 3e38])
 def test_data_of_absurd_size(scale: float) -> None:
-    encoder, objective = plain(), SNL(DIM)
+    encoder, objective = plain(), SNL().bind(dim=DIM)
     before = [p.detach().clone() for p in encoder.parameters()]
     fitted = train(encoder, objective, rows().clamp(-1, 1) * scale, steps=20)
     assert fitted.steps == 0
@@ -321,7 +324,7 @@ class Steep(InfoNCE):
 @pytest.mark.parametrize("checkpoint_every", [1, 5])
 def test_weights_that_overflow_in_an_update_reach_no_file(steps: int, checkpoint_every: int, tmp_path: Path) -> None:
     plan = TrainingPlan(
-        steps=steps, optimiser="sgd", learning_rate=1e25, warmup=0, log_every=50, checkpoint_every=checkpoint_every
+        steps=steps, optimiser="sgd", lr=1e25, warmup=0, log_every=50, checkpoint_every=checkpoint_every
     )
     fitted = fit(plain(), Steep(), MaskAndNoise(), rows(), plan, out=tmp_path)
     assert fitted.failure is not None
@@ -330,7 +333,7 @@ def test_weights_that_overflow_in_an_update_reach_no_file(steps: int, checkpoint
 
 
 def test_a_failed_run_fails_the_same_way_again(tmp_path: Path) -> None:
-    first, again = (training(optimiser="sgd", learning_rate=1e30, checkpoint_every=1) for _ in range(2))
+    first, again = (training(optimiser="sgd", lr=1e30, checkpoint_every=1) for _ in range(2))
     one = first.run(tmp_path)
     two = again.run(tmp_path, resume=True)
     assert two.failure == one.failure is not None

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from probssl.energies import Cosine, Dot, PNorm
+from probssl.energies import Anisotropic, Cosine, Dot, PNorm
 from probssl.errors import InputError
-from probssl.objectives import AlignUniform, AnInfoNCE, Ensemble, Fisher, InfoNCE, LatentRegression, SimCLR, TriCL
+from probssl.objectives import AlignUniform, Ensemble, Fisher, InfoNCE, LatentRegression, TriCL
 from probssl.pairings.views import Views
 from probssl.theory.sphere_bayes import bayes_infonce_anisotropic, bayes_infonce_vmf
 from probssl.worlds import FisherBingham, ProjectedGaussian, RealSpace, Sphere, Uniform, VonMisesFisher, World
@@ -40,12 +40,16 @@ def test_infonce_at_the_latents_is_the_bayes_loss(candidates):
     assert found == pytest.approx(bayes_infonce_vmf(10, 10, 255), abs=4 * error)
 
 
+def aninfonce(concentration, candidates="originals") -> InfoNCE:
+    return InfoNCE(Anisotropic(concentration, normalise=True), candidates=candidates, anchor="original")
+
+
 @pytest.mark.parametrize("candidates", ["originals", "given"])
 def test_aninfonce_at_the_latents_is_the_bayes_loss(candidates):
     truth = torch.tensor([5.0] * 5 + [25.0] * 5)
     space = Sphere(10)
     world = World(Uniform(space), FisherBingham(space, truth), negatives=255)
-    objective = AnInfoNCE(10, concentration=truth, candidates=candidates)
+    objective = aninfonce(truth, candidates).bind(dim=10)
     found, error = mean_loss(objective, world, 256, 40)
     expected = bayes_infonce_anisotropic(truth.numpy(), 255, 3000, np.random.default_rng(0))
     assert found == pytest.approx(expected.mean, abs=4 * math.hypot(error, expected.standard_error))
@@ -53,7 +57,7 @@ def test_aninfonce_at_the_latents_is_the_bayes_loss(candidates):
 
 def slope_at(world: World, concentrations: torch.Tensor, **options) -> torch.Tensor:
     """∂L/∂Λ̂ over its standard error at given concentrations, with the latents as the code: [dim]."""
-    objective = AnInfoNCE(len(concentrations), concentration=concentrations, **options)
+    objective = aninfonce(concentrations, **options).bind(dim=len(concentrations))
     slopes, chance = [], generator(3)
     for _ in range(60):
         objective.zero_grad()
@@ -82,8 +86,8 @@ def test_with_hard_negatives_the_optimum_is_the_difference():
 def test_an_ensemble_is_the_sum_of_its_parts():
     space = Sphere(4)
     world = World(Uniform(space), [FisherBingham(space, 5.0), FisherBingham(space, 50.0)])
-    parts = [AnInfoNCE(4, concentration=c) for c in (5.0, 50.0)]
-    both = Ensemble(parts)
+    unbound = [aninfonce(c) for c in (5.0, 50.0)]
+    both, parts = Ensemble(unbound).bind(dim=4), [part.bind(dim=4) for part in unbound]
     views = world.draw(64, both.needs, generator())
     values = both(LATENTS, views).numbers()
     alone = []
@@ -93,6 +97,7 @@ def test_an_ensemble_is_the_sum_of_its_parts():
     assert values["loss"] == pytest.approx(sum(alone), rel=1e-6)
     assert set(values) == {"loss", "alignment_1", "log_normaliser_1", "alignment_2", "log_normaliser_2"}
     assert both.optimum(64, 4) == 0
+    assert both.energy is both.objectives[0].energy
 
 
 def test_align_uniform_is_unchanged_by_what_it_cannot_see():
@@ -129,7 +134,7 @@ def test_spectral_tricl_is_least_at_the_leading_functions():
     # On the sphere with vMF positives zᵀz̃ spans the leading eigenfunctions of the density ratio; S is their eigenvalue.
     dim, kappa = 4, 2.0
     world = World(Uniform(Sphere(dim)), VonMisesFisher(Sphere(dim), kappa))
-    objective = TriCL(dim)
+    objective = TriCL().bind(dim=dim)
     views = world.draw(20_000, objective.needs, generator())
 
     class Scaled(nn.Module):
@@ -156,11 +161,11 @@ def test_spectral_tricl_is_least_at_the_leading_functions():
         (lambda: InfoNCE(candidates="two-view", group_size=4), "can be made of the candidates"),
         (lambda: InfoNCE(group_size=1), "at least two"),
         (lambda: Ensemble([]), "at least one objective"),
-        (lambda: Ensemble([SimCLR()]), "one augmented view each"),
+        (lambda: Ensemble([InfoNCE(pair="augmented")]), "one augmented view each"),
         (lambda: Ensemble([Fisher()]), "neither scores"),
         (lambda: AlignUniform(1.0), "between 0 and 1"),
-        (lambda: TriCL(3, contrast="simclr"), "'spectral' or 'infonce'"),
-        (lambda: AnInfoNCE(3, concentration=-1.0), "positive and finite"),
+        (lambda: TriCL(contrast="simclr"), "'spectral' or 'infonce'"),
+        (lambda: aninfonce(-1.0), "positive and finite"),
     ],
 )
 def test_refusals(make, says):

@@ -112,7 +112,7 @@ def test_the_default_mixing_shows_the_latents():
 
 
 def train(steps: int, out=None, resume: bool = False):
-    encoder = seeded(0, lambda: MLP([4, 8, 4]))
+    encoder = seeded(0, lambda: MLP.of([4, 8, 4]))
     plan = TrainingPlan(steps=steps, batch_size=64, checkpoint_every=10, log_every=10)
     fitted = fit(encoder, InfoNCE(Cosine(0.2)), small_world(), plan=plan, seed=3, out=out, resume=resume)
     return encoder, fitted
@@ -148,7 +148,7 @@ def _train_until(step: int, out) -> None:
             if at == step:
                 stop.set()
 
-    encoder = seeded(0, lambda: MLP([4, 8, 4]))
+    encoder = seeded(0, lambda: MLP.of([4, 8, 4]))
     plan = TrainingPlan(steps=40, batch_size=64, checkpoint_every=10, log_every=10)
     fitted = fit(
         encoder, InfoNCE(Cosine(0.2)), small_world(), plan=plan, seed=3, out=out, reporter=Stopper(), stop=stop
@@ -157,7 +157,7 @@ def _train_until(step: int, out) -> None:
 
 
 def test_refusals():
-    encoder, world = MLP([4, 4]), small_world()
+    encoder, world = MLP.of([4, 4]), small_world()
     with pytest.raises(InputError, match="none for a world"):
         fit(encoder, InfoNCE(), world, torch.randn(10, 4))
     with pytest.raises(InputError, match="needs data for a pairing"):

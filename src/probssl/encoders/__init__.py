@@ -2,12 +2,13 @@
 
 from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.coupling import rows_meet, sees_batch
-from probssl.encoders.decoders import ConvDecoder, ResidualDecoder, mirrored_decoder
-from probssl.encoders.heads import PROJECTION_HEADS, Prototypes, projection_head
-from probssl.encoders.latents import Centring, OnSphere, Whitening, latent_encoder
+from probssl.encoders.decoders import ConvDecoder, Decoder, MirrorDecoder, MLPDecoder, ResidualDecoder
+from probssl.encoders.heads import ProjectionHead, Prototypes
+from probssl.encoders.latents import Centring, LatentEncoder, OnSphere, Whitening
 from probssl.encoders.mlp import (
     GLOBAL_RANDOM_STATE,
     MLP,
+    Encoder,
     Predictor,
     WithHead,
     as_floats,
@@ -22,12 +23,17 @@ from probssl.encoders.resnet18 import ResNet18
 __all__ = [
     "GLOBAL_RANDOM_STATE",
     "MLP",
-    "PROJECTION_HEADS",
     "Centring",
     "ConvDecoder",
     "ConvEncoder",
+    "Decoder",
+    "Encoder",
+    "LatentEncoder",
+    "MLPDecoder",
+    "MirrorDecoder",
     "OnSphere",
     "Predictor",
+    "ProjectionHead",
     "Prototypes",
     "ResNet8",
     "ResNet18",
@@ -37,9 +43,6 @@ __all__ = [
     "as_floats",
     "encode",
     "he_weights",
-    "latent_encoder",
-    "mirrored_decoder",
-    "projection_head",
     "representation",
     "rows_meet",
     "seeded",

@@ -9,73 +9,97 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders.mlp import MLP
+from probssl.encoders.conv import ConvEncoder
+from probssl.encoders.mlp import MLP, he_weights
 from probssl.errors import InputError
+from probssl.parts.part import Context, Part
 
 
-class ConvDecoder(nn.Sequential):
-    """`ConvEncoder` in a mirror: an `MLP`, then transposed convolutions of stride 2: [n, dim] → [n, channels, h, w].
+class Decoder(Part, nn.Module):
+    """A network of latents [n, dim] to parameters of a likelihood, [n, *shape] or flat."""
 
-    `size`, `channels`, `widths` and `hidden` are the encoder's own, so that its k-th layer from the end has the shape
-    of the encoder's k-th layer: 4 × 4 kernels that double an image, one row or column more where the encoder rounded
-    down. The last layer is linear: what it says is up to the likelihood.
+
+class MLPDecoder(Decoder, nn.Sequential):
+    """An `MLP` of latents to as many numbers as an observation has.
+
+    Settings:
+        hidden: widths of the hidden layers.
+        he: whether weights start with variance 2/inputs and no bias.
     """
 
-    def __init__(
-        self,
-        size: int | tuple[int, int],
-        dim: int,
-        *,
-        channels: int = 1,
-        widths: Sequence[int] = (32, 32, 64, 64),
-        hidden: int = 256,
-    ) -> None:
-        if min([dim, channels, hidden, *widths], default=0) < 1 or not widths:
+    def __init__(self, hidden: Sequence[int] = (128,), *, he: bool = False) -> None:
+        super().__init__()
+        self.hidden, self.he = tuple(hidden), he
+
+    def build(self, context: Context) -> None:
+        self.append(MLP.of([context.need("dim"), *self.hidden, math.prod(context.need("shape"))], he=self.he))
+
+
+class ConvDecoder(Decoder, nn.Sequential):
+    """`ConvEncoder` in a mirror: an `MLP`, then transposed convolutions of stride 2: [n, dim] → [n, channels, h, w].
+
+    Its k-th layer from the end has the shape of the encoder's k-th layer: 4 × 4 kernels that double an image, one row
+    or column more where the encoder rounded down. The last layer is linear: what it says is up to the likelihood.
+
+    Settings:
+        widths: channels of each convolution, in the encoder's order.
+        hidden: units of the layer between the latents and the convolutions.
+    """
+
+    def __init__(self, widths: Sequence[int] = (32, 32, 64, 64), *, hidden: int = 256) -> None:
+        super().__init__()
+        if min([hidden, *widths], default=0) < 1 or not widths:
             raise InputError("a convolutional decoder needs layers of at least one channel or unit each")
-        sides = [(size, size) if isinstance(size, int) else size]
-        for _ in widths:
+        self.widths, self.hidden = tuple(widths), hidden
+
+    def build(self, context: Context) -> None:
+        channels, height, width = context.need("shape")
+        sides = [(height, width)]
+        for _ in self.widths:
             sides.append((sides[-1][0] // 2, sides[-1][1] // 2))
         if min(sides[-1]) < 1:
             raise InputError(
-                f"{len(widths)} convolutions that halve an image leave nothing of one of "
-                f"{sides[0][0]} × {sides[0][1]} pixels"
+                f"{len(self.widths)} convolutions that halve an image leave nothing of one of {height} × {width} pixels"
             )
-        layers: list[nn.Module] = [
-            MLP([dim, hidden, widths[-1] * math.prod(sides[-1])]),
-            nn.ReLU(),
-            nn.Unflatten(1, (widths[-1], *sides[-1])),
-        ]
-        for layer in reversed(range(len(widths))):
-            after = widths[layer - 1] if layer else channels
+        self.append(MLP.of([context.need("dim"), self.hidden, self.widths[-1] * math.prod(sides[-1])]))
+        self.append(nn.ReLU())
+        self.append(nn.Unflatten(1, (self.widths[-1], *sides[-1])))
+        for layer in reversed(range(len(self.widths))):
+            after = self.widths[layer - 1] if layer else channels
             larger, smaller = sides[layer], sides[layer + 1]
             odd = (larger[0] - 2 * smaller[0], larger[1] - 2 * smaller[1])
-            layers.append(nn.ConvTranspose2d(widths[layer], after, 4, stride=2, padding=1, output_padding=odd))
-            layers += [nn.ReLU()] if layer else []
-        super().__init__(*layers)
-        self.size, self.dim = size, int(dim)
+            self.append(nn.ConvTranspose2d(self.widths[layer], after, 4, stride=2, padding=1, output_padding=odd))
+            if layer:
+                self.append(nn.ReLU())
 
 
-class ResidualDecoder(nn.Module):
+class ResidualDecoder(Decoder):
     """Residual blocks that double an image, after a linear map to its smallest: [n, dim] → [n, channels, h, w].
 
     SimVAE's Table 4b: 8 · `width` channels at first, half as many after every doubling but the last, each block two
     3 × 3 convolutions with batch norm and ReLU around a shortcut of one pixel; then one convolution of 5 × 5 to the
     channels of the image. Sides are doubled as often as leaves at least 4 of the shorter one, by copying pixels.
+
+    Settings:
+        width: channels of the last block.
     """
 
-    def __init__(self, shape: Sequence[int], dim: int, *, width: int = 16) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
-        channels, height, breadth = shape
-        if min(channels, height, breadth, dim, width) < 1:
-            raise InputError("a residual decoder needs at least one channel, pixel and latent")
+        if width < 1:
+            raise InputError(f"a residual decoder needs at least one channel, not {width}")
+        self.width = width
+
+    def build(self, context: Context) -> None:
+        channels, height, breadth = context.need("shape")
         doublings = max(1, (min(height, breadth) // 4).bit_length() - 1)
         sides = [(height, breadth)]
         for _ in range(doublings):
             sides.insert(0, (max(1, sides[0][0] // 2), max(1, sides[0][1] // 2)))
-        widths = [max(width, 8 * width >> block) for block in range(doublings + 1)]
-        self.sides, self.dim = sides, int(dim)
+        widths = [max(self.width, 8 * self.width >> block) for block in range(doublings + 1)]
+        self.sides = sides
         self.smallest = nn.Sequential(
-            nn.Linear(dim, widths[0] * math.prod(sides[0])), nn.Unflatten(1, (widths[0], *sides[0]))
+            nn.Linear(context.need("dim"), widths[0] * math.prod(sides[0])), nn.Unflatten(1, (widths[0], *sides[0]))
         )
         self.blocks = nn.ModuleList(_ResidualBlock(before, after) for before, after in itertools.pairwise(widths))
         self.last = nn.Conv2d(widths[-1], channels, 5, padding=2)
@@ -106,28 +130,34 @@ class _ResidualBlock(nn.Module):
         return self.change(x) + self.shortcut(x)
 
 
-def mirrored_decoder(encoder: nn.Module, dim: int, shape: Sequence[int]) -> nn.Module:
-    """A decoder of latents [n, dim] to observations of that shape, the mirror image of an encoder that was handed in.
+class MirrorDecoder(Decoder):
+    """The mirror image of the encoder.
 
-    An `MLP`, alone or after other layers (flattening, whitening), has its hidden layers turned round (SimVAE's
-    Table 3); a `ConvEncoder` becomes a `ConvDecoder`; any other network of images a `ResidualDecoder`. Shapes of one
-    number are rows of a table.
+    The hidden layers of an `MLP`, alone or after other layers (flattening, whitening), are turned round (SimVAE's
+    Table 3); a `ConvEncoder` becomes a `ConvDecoder`; any other network of images a `ResidualDecoder`.
+
+    Settings:
+        he: whether weights start with variance 2/inputs and no bias.
     """
-    from probssl.encoders.conv import ConvEncoder
 
-    if isinstance(encoder, ConvEncoder):
-        convolutions = [layer for layer in encoder if isinstance(layer, nn.Conv2d)]
-        last = encoder[-1]
-        assert isinstance(last, MLP)
-        return ConvDecoder(
-            encoder.size,
-            dim,
-            channels=shape[0],
-            widths=[layer.out_channels for layer in convolutions],
-            hidden=last.sizes[1],
-        )
-    perceptrons = [part for part in encoder.modules() if isinstance(part, MLP)]
-    if any(isinstance(part, nn.Conv2d) for part in encoder.modules()) and len(shape) == 3:
-        return ResidualDecoder(shape, dim)
-    hidden = [] if not perceptrons else list(perceptrons[0].sizes[1:-1])
-    return MLP([dim, *reversed(hidden), math.prod(shape)])
+    def __init__(self, *, he: bool = False) -> None:
+        super().__init__()
+        self.he = he
+
+    def build(self, context: Context) -> None:
+        encoder = context.need("encoder")
+        perceptrons = [part for part in encoder.modules() if isinstance(part, MLP)]
+        made: Decoder
+        if isinstance(encoder, ConvEncoder):
+            assert not isinstance(encoder.widths, int)
+            made = ConvDecoder(encoder.widths, hidden=encoder.hidden)
+        elif any(isinstance(part, nn.Conv2d) for part in encoder.modules()) and len(context.need("shape")) == 3:
+            made = ResidualDecoder()
+        else:
+            made = MLPDecoder(perceptrons[0].sizes[-2:0:-1] if perceptrons else ())
+        self.network = made.bind(context)
+        if self.he:
+            he_weights(self.network)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.network(z)

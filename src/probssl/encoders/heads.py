@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -14,61 +10,45 @@ from torch.nn import functional as F
 
 from probssl.encoders.mlp import MLP
 from probssl.errors import InputError
+from probssl.parts.part import Context, Part
 
 
-@dataclass(frozen=True)
-class HeadShape:
-    """Layers of a projection head: the hidden ones are of one width, each followed by a ReLU."""
+class ProjectionHead(Part, nn.Sequential):
+    """g, which the loss sees behind the representation: linear maps with ReLU between them, [n, features] → [n, dim].
 
-    layers: int
-    """Linear maps, the last of which gives the embedding."""
-    hidden: int | None
-    """Units of a hidden layer; None for as many as the representation has dimensions."""
-    dim: int | None
-    """Dimensions of the embedding; None for as many as the representation has."""
-    batch_norm: bool = False
-    """Whether hidden layers are normalised before their ReLU."""
-    last_norm: bool = False
-    """Whether the embedding is normalised too."""
+    Hidden layers are of one width. The published ones, by name, are on the 2,048 dimensions of a ResNet-50; where data
+    and network are small, give smaller sizes.
 
-
-PROJECTION_HEADS: Mapping[str, HeadShape] = MappingProxyType(
-    {
-        "simclr": HeadShape(2, None, 128),
-        "moco-v2": HeadShape(2, None, 128),
-        "byol": HeadShape(2, 4096, 256, batch_norm=True),
-        "simsiam": HeadShape(3, None, None, batch_norm=True, last_norm=True),
-        "barlow": HeadShape(3, 8192, 8192, batch_norm=True),
-        "vicreg": HeadShape(3, 8192, 8192, batch_norm=True),
-        "swav": HeadShape(2, 2048, 128, batch_norm=True),
-    }
-)
-"""Projection heads by the method that was published with them, on the 2,048 dimensions of a ResNet-50.
-
-simclr: Chen et al. 2020; also the head of every Siamese-EBM model of images but SimSiam's (section 4.3: "of dimension
-    128 with 2 layers").
-moco-v2: Chen et al. 2020b. byol: Grill et al. 2020. simsiam: Chen & He 2021. barlow: Zbontar et al. 2021. vicreg:
-    Bardes et al. 2022. swav: Caron et al. 2020.
-GEDI (appendix M) has layers of 2F and F units on F features: "simclr" with `dim=F, hidden=2 * F`, and "swav" with the
-    same where it normalises them, for Barlow Twins and SwAV.
-"""
-
-
-def projection_head(name: str, features: int, *, dim: int | None = None, hidden: int | None = None) -> nn.Module:
-    """The head g of that name on a representation of so many features: [n, features] → [n, dim].
-
-    `WithHead(encoder, projection_head("simclr", encoder.dim))` is what the objective sees; the representation is the
-    encoder's own. `dim` and `hidden` replace the published sizes, which are made for large networks.
+    Settings:
+        layers: linear maps, the last of which gives the embedding.
+        hidden: units of a hidden layer; as many as the representation has dimensions unless given.
+        dim: dimensions of the embedding; as many as the representation has unless given.
+        batch_norm: whether hidden layers are normalised before their ReLU.
+        last_norm: whether the embedding is normalised too.
     """
-    if name not in PROJECTION_HEADS:
-        close = difflib.get_close_matches(name, PROJECTION_HEADS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"there are projection heads named {', '.join(PROJECTION_HEADS)}, not {name!r}{hint}")
-    shape = PROJECTION_HEADS[name]
-    width = hidden or shape.hidden or features
-    out = dim or shape.dim or features
-    head = MLP([features, *[width] * (shape.layers - 1), out], batch_norm=shape.batch_norm)
-    return nn.Sequential(head, nn.BatchNorm1d(out)) if shape.last_norm else head
+
+    def __init__(
+        self,
+        layers: int = 2,
+        hidden: int | None = None,
+        dim: int | None = None,
+        *,
+        batch_norm: bool = False,
+        last_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        if min(layers, 1 if hidden is None else hidden, 1 if dim is None else dim) < 1:
+            raise InputError("a projection head needs at least one layer, of positive widths")
+        self.layers, self.hidden, self.dim = layers, hidden, dim
+        self.batch_norm, self.last_norm = batch_norm, last_norm
+
+    def build(self, context: Context) -> None:
+        (features,) = context.need("shape")
+        self.dim = features if self.dim is None else self.dim
+        widths = [features if self.hidden is None else self.hidden] * (self.layers - 1)
+        self.append(MLP.of([features, *widths, self.dim], batch_norm=self.batch_norm))
+        if self.last_norm:
+            self.append(nn.BatchNorm1d(self.dim))
 
 
 class Prototypes(nn.Module):

@@ -8,21 +8,27 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from probssl.encoders.mlp import MLP
+from probssl.encoders.mlp import MLP, Encoder
 from probssl.errors import InputError
+from probssl.parts.part import Context
 
 
 class Whitening(nn.Module):
     """x ↦ (x − mean) W with covariance I over the sample it was made of: [n, d] → [n, d]. It is not trained.
 
-    Directions without variance (below 1e-10 of the largest) are left as they are.
+    Directions without variance (below 1e-10 of the largest) are left as they are. Made of the number of features alone,
+    it is the identity, for weights that are to be loaded.
     """
 
     mean: Tensor
     weight: Tensor
 
-    def __init__(self, sample: Tensor) -> None:
+    def __init__(self, sample: Tensor | int) -> None:
         super().__init__()
+        if isinstance(sample, int):
+            self.register_buffer("mean", torch.zeros(sample))
+            self.register_buffer("weight", torch.eye(sample))
+            return
         if sample.ndim != 2 or len(sample) < 2:
             raise InputError(
                 f"whitening needs a sample of at least two rows, not an array of shape {tuple(sample.shape)}"
@@ -73,9 +79,33 @@ class OnSphere(nn.Module):
         return nn.functional.normalize(z, dim=-1) * self.radius
 
 
-def latent_encoder(
-    sample: Tensor, dim: int, hidden: Sequence[int], *, sphere: bool, slope: float = 0.2
-) -> nn.Sequential:
-    """An encoder of observations like `sample` [n, d]: whitening, leaky MLP and, for latents on a sphere, centring."""
-    parts: list[nn.Module] = [Whitening(sample), MLP([sample.shape[1], *hidden, dim], slope=slope)]
-    return nn.Sequential(*parts, *([Centring(dim), OnSphere()] if sphere else []))
+class LatentEncoder(Encoder, nn.Sequential):
+    """An encoder that is to recover latents: whitening, a leaky MLP and, for latents on a sphere, centring.
+
+    Settings:
+        hidden: widths of the hidden layers; three of ten for each feature unless given.
+        sphere: whether representations are centred and put on the unit sphere.
+        slope: of the ReLU below 0.
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int] | None = None,
+        dim: int | None = None,
+        *,
+        sphere: bool = False,
+        slope: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.hidden = None if hidden is None else tuple(hidden)
+        self.dim, self.sphere, self.slope = dim, sphere, slope
+
+    def build(self, context: Context) -> None:
+        (features,) = context.need("shape")
+        self.dim = context.need("dim") if self.dim is None else self.dim
+        hidden = (10 * features,) * 3 if self.hidden is None else self.hidden
+        self.append(Whitening(features if context.sample is None else context.sample))
+        self.append(MLP.of([features, *hidden, self.dim], slope=self.slope))
+        if self.sphere:
+            self.append(Centring(self.dim))
+            self.append(OnSphere())

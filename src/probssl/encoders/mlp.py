@@ -6,12 +6,13 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from probssl.errors import InputError
+from probssl.parts.part import Context, Part
 
 GLOBAL_RANDOM_STATE = threading.RLock()
 """Held while torch's random state, which all threads of a process share, is borrowed."""
@@ -22,42 +23,80 @@ AT_ONCE, IMAGES_AT_ONCE = 8192, 512
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
-class MLP(nn.Sequential):
-    """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP([d, 2d, m])`).
+class Encoder(Part, nn.Module):
+    """A network of ours that is chosen by name or as an object; any other `nn.Module` serves as well.
 
-    `MLP([d, m])` is a linear map. A `slope` above 0 makes the ReLU leaky (CL-ICA, AnInfoNCE). With `batch_norm`, every
-    hidden layer is normalised by the statistics of its batch while training, with no running averages when
-    `track_running_stats` is off.
+    Settings:
+        dim: dimensions of the representation; those that fit the data unless given.
+    """
+
+
+class MLP(Encoder, nn.Sequential):
+    """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP((2 * d,))`).
+
+    Observations of several dimensions (images) are flattened first.
+
+    Settings:
+        hidden: widths of the hidden layers; none for a linear map, one of twice the features unless given.
+        bias: whether layers add a bias.
+        slope: of the ReLU below 0, above 0 in CL-ICA and AnInfoNCE.
+        batch_norm: whether hidden layers are normalised by the statistics of their batch while training.
+        track_running_stats: whether averages of these are kept for evaluation; else it uses its own batch too.
+        he: whether weights start with variance 2/inputs and no bias, which deep networks need (see `he_weights`).
     """
 
     def __init__(
         self,
-        sizes: Sequence[int],
+        hidden: Sequence[int] | None = None,
+        dim: int | None = None,
         *,
         bias: bool = True,
         slope: float = 0.0,
         batch_norm: bool = False,
         track_running_stats: bool = True,
+        he: bool = False,
     ) -> None:
-        if len(sizes) < 2 or any(size < 1 for size in sizes):
+        super().__init__()
+        if min([*(hidden or ()), 1 if dim is None else dim]) < 1:
+            raise InputError(f"the widths of an MLP must be positive, not {list(hidden or ())} and {dim}")
+        self.hidden = None if hidden is None else tuple(int(width) for width in hidden)
+        self.dim, self.bias, self.slope, self.he = dim, bias, slope, he
+        self.batch_norm, self.track_running_stats = batch_norm, track_running_stats
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], **settings: Any) -> MLP:
+        """The bound network of layers of these sizes, input and output included: `MLP.of([d, 2 * d, m])`."""
+        if len(sizes) < 2 or min(sizes) < 1:
             raise InputError(f"an MLP needs at least an input and an output size, all positive, not {list(sizes)}")
-        layers: list[nn.Module] = []
-        for fan_in, fan_out in itertools.pairwise(sizes[:-1]):
-            layers.append(nn.Linear(fan_in, fan_out, bias=bias))
-            if batch_norm:
-                layers.append(nn.BatchNorm1d(fan_out, track_running_stats=track_running_stats))
-            layers.append(nn.LeakyReLU(slope) if slope else nn.ReLU())
-        layers.append(nn.Linear(sizes[-2], sizes[-1], bias=bias))
-        super().__init__(*layers)
-        self.sizes = tuple(int(size) for size in sizes)
+        return cls(sizes[1:-1], sizes[-1], **settings).bind(shape=(sizes[0],))
+
+    def build(self, context: Context) -> None:
+        shape = context.need("shape")
+        features = math.prod(shape)
+        hidden = (2 * features,) if self.hidden is None else self.hidden
+        self.dim = context.need("dim") if self.dim is None else self.dim
+        self.sizes = (features, *hidden, int(self.dim))
+        if len(shape) > 1:
+            self.append(nn.Flatten())
+        for fan_in, fan_out in itertools.pairwise(self.sizes[:-1]):
+            self.append(nn.Linear(fan_in, fan_out, bias=self.bias))
+            if self.batch_norm:
+                self.append(nn.BatchNorm1d(fan_out, track_running_stats=self.track_running_stats))
+            self.append(nn.LeakyReLU(self.slope) if self.slope else nn.ReLU())
+        self.append(nn.Linear(self.sizes[-2], self.sizes[-1], bias=self.bias))
+        if self.he:
+            he_weights(self)
 
 
 class Predictor(nn.Module):
-    """h(z) = z + W₂ σ(W₁z + b₁) + b₂ with W₂ = b₂ = 0 at first: a map of embeddings that starts as the identity."""
+    """h(z) = z + W₂ σ(W₁z + b₁) + b₂ with W₂ = b₂ = 0 at first: a map of embeddings that starts as the identity.
+
+    `hidden` units, twice as many as embeddings have dimensions unless given.
+    """
 
     def __init__(self, dim: int, hidden: int | None = None) -> None:
         super().__init__()
-        self.change = MLP([dim, 2 * dim if hidden is None else hidden, dim])
+        self.change = MLP.of([dim, 2 * dim if hidden is None else hidden, dim])
         last = self.change[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)

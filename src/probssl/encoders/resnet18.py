@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from probssl.encoders.mlp import Encoder
 from probssl.errors import InputError
+from probssl.parts.part import Context
 
 Stem = Literal["cifar", "imagenet"]
 Normalisation = Literal["batch", "group", "none"]
@@ -17,7 +19,7 @@ GROUP_CHANNELS = 16
 """Least channels of a group, of layers that have as many: enough that a group varies where one place is left of it."""
 
 
-class ResNet18(nn.Module):
+class ResNet18(Encoder):
     """The residual network of He et al. (2016) with eight blocks: [n, channels, h, w] → [n, 8 · width].
 
     A stem, four stages of two blocks with w, 2w, 4w and 8w channels, the last three of which halve the image, and the
@@ -25,8 +27,7 @@ class ResNet18(nn.Module):
     where it changes the shape, x goes through n conv₁ of one pixel. The stem is σ(n conv x), of 3 × 3 pixels and stride
     1 for images of about 32 × 32 ("cifar": Chen et al. 2020, appendix B.9, which Siamese-EBM follows), or of 7 × 7 and
     stride 2 with a maximum over 3 × 3 places after it ("imagenet"). There are 11,168,832 parameters at width 64 with 3
-    channels and the first stem, 11,176,512 with the second. With `dim`, a linear map of the features to that many comes
-    last.
+    channels and the first stem, 11,176,512 with the second.
 
     `normalisation` is one of:
 
@@ -42,11 +43,16 @@ class ResNet18(nn.Module):
     the last convolution of each of the eight blocks starts at 8^−½ of that, so that the root mean square stays within a
     factor of about two. Weights are kept in the memory order `channels_last`, in which convolutions are faster;
     images may come in any order, and no value depends on it.
+
+    Settings:
+        width: channels of the stem and of the first stage.
+        dim: dimensions of a linear map that comes last; none, and so 8 · `width` of them, unless given.
+        stem: "cifar" for small images, "imagenet" for those of about 224 × 224.
+        normalisation: "batch", "group" or "none".
     """
 
     def __init__(
         self,
-        channels: int = 3,
         width: int = 64,
         dim: int | None = None,
         *,
@@ -54,8 +60,8 @@ class ResNet18(nn.Module):
         normalisation: Normalisation = "batch",
     ) -> None:
         super().__init__()
-        if min(channels, width, 1 if dim is None else dim) < 1:
-            raise InputError("a residual network needs at least one channel in, one in between and one out")
+        if min(width, 1 if dim is None else dim) < 1:
+            raise InputError("a residual network needs at least one channel in between and one out")
         if stem not in get_args(Stem):
             raise InputError(f"the stem of a ResNet-18 is one of {', '.join(get_args(Stem))}, not {stem!r}")
         if normalisation not in get_args(Normalisation):
@@ -63,16 +69,19 @@ class ResNet18(nn.Module):
                 f"the normalisation of a ResNet-18 is one of {', '.join(get_args(Normalisation))}, "
                 f"not {normalisation!r}"
             )
-        self.channels, self.width, self.stem, self.dim = channels, width, stem, 8 * width if dim is None else dim
-        self.normalisation = normalisation
-        kernel, stride = (3, 1) if stem == "cifar" else (7, 2)
-        self.first = nn.Conv2d(channels, width, kernel, stride, kernel // 2, bias=normalisation == "none")
+        self.width, self.dim, self.stem, self.normalisation = width, dim, stem, normalisation
+
+    def build(self, context: Context) -> None:
+        self.channels, width, normalisation = context.need("shape")[0], self.width, self.normalisation
+        kernel, stride = (3, 1) if self.stem == "cifar" else (7, 2)
+        self.first = nn.Conv2d(self.channels, width, kernel, stride, kernel // 2, bias=normalisation == "none")
         self.norm = _normalised(normalisation, width)
         sizes = [(width, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2), (4 * width, 8 * width, 2)]
         self.blocks = nn.ModuleList()
         for before, after, step in sizes:
             self.blocks += [_Block(before, after, step, normalisation), _Block(after, after, 1, normalisation)]
-        self.head = nn.Identity() if dim is None else nn.Linear(8 * width, dim)
+        self.head = nn.Identity() if self.dim is None else nn.Linear(8 * width, self.dim)
+        self.dim = 8 * width if self.dim is None else self.dim
         self._start()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -99,10 +108,7 @@ class ResNet18(nn.Module):
             block.second.weight.mul_(len(self.blocks) ** -0.5)
 
     def extra_repr(self) -> str:
-        return (
-            f"channels={self.channels}, width={self.width}, dim={self.dim}, stem={self.stem!r}, "
-            f"normalisation={self.normalisation!r}"
-        )
+        return f"width={self.width}, dim={self.dim}, stem={self.stem!r}, normalisation={self.normalisation!r}"
 
 
 def _normalised(kind: Normalisation, channels: int) -> nn.Module:

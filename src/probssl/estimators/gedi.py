@@ -22,7 +22,7 @@ from probssl.estimators.common import conclude, in_precision, seed_of
 from probssl.objectives import GEDI
 from probssl.pairings import MaskAndNoise
 from probssl.recipe import BASE_SCALE
-from probssl.samplers import SGLD, NormalStart, ReplayBuffer
+from probssl.samplers import SGLD, NormalStart
 from probssl.training import ProgressBar, TrainingPlan, fit
 
 STARTS = ("k-means", "random")
@@ -112,11 +112,9 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
         pairing = MaskAndNoise(self.preservation, self.noise)
         dim = max(2, int(self.n_clusters)) if self.dim is None else int(self.dim)
         widths = [max(64, 4 * x.shape[1])] if self.hidden is None else [int(width) for width in self.hidden]
-        self.encoder_: nn.Module = seeded(seed, lambda: MLP([x.shape[1], *widths, dim]))
+        self.encoder_: nn.Module = seeded(seed, lambda: MLP.of([x.shape[1], *widths, dim]))
         self.objective_: GEDI = seeded(seed + 1, lambda: self._objective(x, dim))
-        plan = TrainingPlan(
-            steps=self.steps, batch_size=self.batch_size, learning_rate=self.lr, clip_norm=1.0, optimiser="adam"
-        )
+        plan = TrainingPlan(steps=self.steps, batch_size=self.batch_size, lr=self.lr, clip_norm=1.0, optimiser="adam")
         if self.init == "k-means":
             self._begin_with_k_means(x, pairing, seed)
         reporter = ProgressBar() if self.verbose else None
@@ -173,22 +171,23 @@ class GEDIClusterer(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMi
     # Small steps
 
     def _objective(self, x: Tensor, dim: int) -> GEDI:
-        chains = ReplayBuffer(NormalStart.around(x), max(self.chains, self.batch_size), self.reinitialise)
         prior: Any = self.prior
         if not isinstance(prior, str):
             prior = torch.as_tensor(np.asarray(prior, dtype=np.float64), dtype=torch.get_default_dtype())
-        return GEDI(
-            dim,
+        made = GEDI(
             int(self.n_clusters),
-            chains,
-            SGLD(steps=self.sgld_steps, step_size=self.sgld_step_size),
             generative=self.generative,
             invariance=self.invariance,
             balance=self.balance,
             magnitude=self.magnitude if self.generative else 0.0,
             prior=prior,
             base_scale=BASE_SCALE,
+            chains=self.chains,
+            reinitialise=self.reinitialise,
+            start=NormalStart.around(x),
+            sampler=SGLD(steps=self.sgld_steps, step_size=self.sgld_step_size),
         )
+        return made.bind(dim=dim, batch_size=self.batch_size)
 
     def _begin_with_k_means(self, x: Tensor, pairing: MaskAndNoise, seed: int) -> None:
         """Train the classifier on the clusters of k-means, so that GEDI begins from them."""

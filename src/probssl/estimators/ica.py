@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from probssl.data import Standardiser
-from probssl.encoders import encode, latent_encoder, seeded
+from probssl.encoders import LatentEncoder, encode, seeded
 from probssl.energies import Anisotropic, Cosine, Energy, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.estimators.common import SCORE_SEED, conclude, in_precision, information, seed_of
@@ -94,11 +94,13 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows = self._rows(X, reset=True, least=2)
         plan, seed = self._plan(), seed_of(self.random_state)
         dim, hidden = self._sizes()
-        self.objective_ = InfoNCE(self._energy(dim), anchor="symmetric")
+        self.objective_ = InfoNCE(self._energy(), anchor="symmetric").bind(dim=dim)
         self.standardiser_ = Standardiser.fit(rows)
         source = self._source(rows, y, X_positive, groups).float()
         sphere, sample = self.model in ON_SPHERE, self._inputs(rows).float()
-        self.encoder_: nn.Module = seeded(seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere))
+        self.encoder_: nn.Module = seeded(
+            seed, lambda: LatentEncoder(hidden, dim, sphere=sphere).bind(shape=sample.shape[1:], sample=sample)
+        )
         reporter = ProgressBar() if self.verbose else None
         fitted = fit(self.encoder_, self.objective_, source, plan=plan, seed=seed, reporter=reporter)
         self.history_: list[dict[str, Any]] = fitted.history
@@ -158,7 +160,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return dim, [max(64, 8 * features)] * 3
         return dim, [_whole("a hidden width", width, 1) for width in _several("hidden", self.hidden)]
 
-    def _energy(self, dim: int) -> Energy:
+    def _energy(self) -> Energy:
         concentration = _positive("concentration", self.concentration)
         if self.model == "laplace":
             return PNorm(1)
@@ -166,7 +168,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return Euclidean()
         if self.model == "anisotropic":
             # From equal ones, two sources can stay turned by 45° into one another, where Λ̂ has no slope to leave by.
-            return Anisotropic(dim, concentration * torch.logspace(-1, 1, dim, base=2.0), normalise=True)
+            return Anisotropic(concentration * torch.logspace(-1, 1, self._sizes()[0], base=2.0), normalise=True)
         if self.model == "vmf":
             return Cosine(1 / concentration)
         raise InputError(f"there is no model {self.model!r}: choose one of {', '.join(MODELS)}")
@@ -175,8 +177,8 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return TrainingPlan(
             steps=_whole("steps", self.steps, 1),
             batch_size=_whole("batch_size", self.batch_size, 2),
-            learning_rate=_positive("lr", self.lr),
-            objective_learning_rate=10 * self.lr,  # Λ̂ is a number of the order of ten, and weights are of one
+            lr=_positive("lr", self.lr),
+            objective_lr=10 * self.lr,  # Λ̂ is a number of the order of ten, and weights are of one
             clip_norm=1.0,
         )
 

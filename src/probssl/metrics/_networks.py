@@ -27,7 +27,7 @@ class Schedule:
     """
 
     hidden: int
-    learning_rate: float
+    lr: float
     epochs: int
     batch_size: int
     patience: int | None
@@ -69,7 +69,7 @@ def fit_networks(
     for epoch in range(1, schedule.epochs + 1):
         order = torch.stack([torch.randperm(rows, generator=draw) for draw in draws])
         for at in order.split(batch, 1):
-            networks.step(data[index, at], goals[index, at], schedule.learning_rate)
+            networks.step(data[index, at], goals[index, at], schedule.lr)
         said = networks(others)
         score = _losses(said, truth) if schedule.criterion == "loss" else _errors(said, truth)
         better = waiting & (score < best)

@@ -50,7 +50,7 @@ def adhoc_decoder(
     held_out: Images | None = None,
     decoder: nn.Module | None = None,
     epochs: int = 80,
-    learning_rate: float = 1e-3,
+    lr: float = 1e-3,
     batch_size: int = 128,
     patience: int = 5,
     seed: int = 0,
@@ -92,7 +92,7 @@ def adhoc_decoder(
         torch.default_generator.manual_seed(seed)
         core = default_decoder(shape, z.shape[1]) if decoder is None else copy.deepcopy(decoder)
         network = torch.nn.Sequential(_standardising(z), core, torch.nn.Flatten(), torch.nn.Unflatten(1, shape))
-        optimiser = torch.optim.Adam(core.parameters(), lr=positive(learning_rate, "learning_rate"))
+        optimiser = torch.optim.Adam(core.parameters(), lr=positive(lr, "lr"))
         best, chosen, kept = math.inf, 0, copy.deepcopy(network.state_dict())
         for epoch in range(1, epochs + 1):
             network.train()
@@ -111,7 +111,7 @@ def adhoc_decoder(
     mean = _mean(train)
     baseline = sum(float((as_images(part, floats=True) - mean).square().sum()) for part in judged.split(512))
     protocol = (
-        f"{type(core).__name__} trained on {len(train)} images (Adam at {learning_rate:g}), epoch {chosen} chosen on "
+        f"{type(core).__name__} trained on {len(train)} images (Adam at {lr:g}), epoch {chosen} chosen on "
         f"{len(valid)} others, mean squared error of {len(judged)} held out, seed {seed}"
     )
     return AdhocDecoder(
@@ -121,11 +121,11 @@ def adhoc_decoder(
 
 def default_decoder(shape: Sequence[int], dim: int) -> nn.Module:
     """A decoder of representations [n, dim] to observations of that shape."""
-    from probssl.encoders import MLP, ConvDecoder
+    from probssl.encoders import ConvDecoder, MLPDecoder
 
     if len(shape) == 3 and min(shape[1:]) >= 4:
-        return ConvDecoder((shape[1], shape[2]), dim, channels=shape[0], widths=(32, 64), hidden=256)
-    return MLP([dim, 256, 256, math.prod(shape)])
+        return ConvDecoder((32, 64)).bind(shape=tuple(shape), dim=dim)
+    return MLPDecoder((256, 256)).bind(shape=tuple(shape), dim=dim)
 
 
 # --- images and their representations ---------------------------------------------------------------------------------

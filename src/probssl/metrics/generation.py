@@ -208,7 +208,7 @@ def trained_features(
     held_out: tuple[Images, ArrayLike] | None = None,
     epochs: int = 10,
     dim: int = 64,
-    learning_rate: float = 1e-3,
+    lr: float = 1e-3,
     seed: int = 0,
 ) -> Extractor:
     """Features of a small convolutional network trained here to classify images [n, c, h, w].
@@ -228,7 +228,7 @@ def trained_features(
     if given.ndim != 4:
         raise InputError(f"images must be [n, channels, height, width], not of shape {tuple(given.shape)}.")
     whole(epochs, "epochs", 1)
-    rate = positive(learning_rate, "learning_rate")
+    rate = positive(lr, "lr")
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
     both = labels if held_out is None else np.concatenate([np.asarray(labels), np.asarray(held_out[1])])
     others = None if held_out is None else as_images(held_out[0])
@@ -246,12 +246,8 @@ def trained_features(
         raise InputError("features are trained on images of at least two classes, and judged by others.")
     y, judged_y = truth[: len(given)], truth[len(given) :]
     halvings = min(3, int(math.log2(min(given.shape[2:]))))
-    body: nn.Module = seeded(
-        seed,
-        lambda: ConvEncoder(
-            (given.shape[2], given.shape[3]), dim, channels=given.shape[1], widths=(16, 32, 64)[:halvings], hidden=128
-        ),
-    )
+    network = ConvEncoder((16, 32, 64)[:halvings], dim, hidden=128)
+    body: nn.Module = seeded(seed, lambda: network.bind(shape=tuple(given.shape[1:])))
     head = seeded(seed, lambda: nn.Sequential(nn.ReLU(), nn.Linear(dim, len(counts))))
     optimiser = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=rate)
     for _ in range(epochs):

@@ -174,7 +174,7 @@ def mlp_probe(
     test_size: float = 0.2,
     standardise: bool | None = None,
     epochs: int = 200,
-    learning_rate: float | None = None,
+    lr: float | None = None,
     batch_size: int = 128,
     seed: int = 0,
 ) -> Probe:
@@ -194,7 +194,7 @@ def mlp_probe(
 
     published = chosen_selection(protocol) == "published"
     standardise = not published if standardise is None else standardise
-    rate = (3e-4 if published else 1e-3) if learning_rate is None else positive(learning_rate, "learning_rate")
+    rate = (3e-4 if published else 1e-3) if lr is None else positive(lr, "lr")
     found = folds(representations, labels, fitted_on, splits, test_size, standardise, seed)
     width = whole((found.x.shape[1] if published else 128) if hidden is None else hidden, "hidden", 0)
     schedule = Schedule(

@@ -11,17 +11,16 @@ from probssl.objectives.generative import (
     CRVAE,
     VAE,
     BernoulliLikelihood,
-    BetaVAE,
     GaussianLikelihood,
     GenerativeObjective,
     Likelihood,
     SimVAE,
 )
-from probssl.objectives.infonce import InfoNCE, SimCLR
-from probssl.objectives.latents import AlignUniform, AnInfoNCE, Ensemble, LatentRegression
+from probssl.objectives.infonce import InfoNCE
+from probssl.objectives.latents import AlignUniform, Ensemble, LatentRegression
 from probssl.objectives.memory import DeepClustering, InstanceDiscrimination
-from probssl.objectives.momentum import BYOL, MoCo, MoCoV2, MomentumObjective
-from probssl.objectives.normalised import NCE, SNL, BiasNetwork
+from probssl.objectives.momentum import BYOL, MoCo, MomentumObjective
+from probssl.objectives.normalised import NCE, SNL, BiasNetwork, NoBias
 from probssl.objectives.redundancy import WMSE, BarlowTwins, CorInfoMax, VICReg
 
 __all__ = [
@@ -34,10 +33,8 @@ __all__ = [
     "VAE",
     "WMSE",
     "AlignUniform",
-    "AnInfoNCE",
     "BarlowTwins",
     "BernoulliLikelihood",
-    "BetaVAE",
     "BiasNetwork",
     "ChiSquared",
     "ClusteringObjective",
@@ -54,13 +51,12 @@ __all__ = [
     "LatentRegression",
     "Likelihood",
     "MoCo",
-    "MoCoV2",
     "MomentumObjective",
+    "NoBias",
     "Objective",
     "PairObjective",
     "ProtoCPC",
     "RenyiInfoNCE",
-    "SimCLR",
     "SimSiam",
     "SimVAE",
     "SlicedFisher",

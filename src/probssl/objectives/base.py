@@ -12,34 +12,9 @@ from torch import Tensor, nn
 from probssl.energies import Energy
 from probssl.errors import InputError, NonFiniteLoss
 from probssl.pairings.views import Needs, Views
+from probssl.parts.part import Part
 
 Pair = Literal["original", "augmented"]
-
-
-RESERVED = frozenset(
-    [
-        "step",
-        "seconds",
-        "loss",
-        "learning_rate",
-        "rankme",
-        "effective_rank",
-        "numerical_rank",
-        "spread",
-        "contrast",
-        "largest_cluster",
-        "clusters_used",
-        "label_agreement",
-        "label_certainty",
-        "invariance_term",
-        "prior_term",
-        "prior_minimum",
-        "event",
-        "kind",
-        "message",
-    ]
-)
-"""Names that rows of the log give to other things."""
 
 
 class Summed(dict[str, Tensor]):
@@ -66,10 +41,6 @@ class Terms(Mapping[str, Tensor]):
 
     def __init__(self, values: dict[str, Tensor], weights: Mapping[str, float]) -> None:
         self._values = values
-        if not RESERVED.isdisjoint(values):
-            raise InputError(
-                f"a term cannot be called {', '.join(sorted(RESERVED & values.keys()))}: the log uses that name"
-            )
         if not weights.keys() <= self._values.keys():
             unknown = ", ".join(sorted(weights.keys() - self._values.keys()))
             raise InputError(f"there is no term {unknown} to weight: the terms are {', '.join(self._values)}")
@@ -102,13 +73,16 @@ class Terms(Mapping[str, Tensor]):
         return total
 
 
-class Objective(nn.Module, abc.ABC):
+class Objective(Part, nn.Module, abc.ABC):
     """One way to fit q(x | x̃) ∝ p(x) e^{−δ(x, x̃)}, as a loss to minimise.
 
     A subclass sets `energy` and `needs` and writes `terms`: the maths and nothing else. Terms are means over the
     batch, finite unless the input itself is near overflow, and a pure function of parameters and views. Parameters of
-    its own (bias networks, predictors, concentrations) are registered on the objective and may have their own
-    learning rate.
+    its own (bias networks, predictors, concentrations) are made in `build` and may have their own learning rate.
+
+    Settings:
+        energy: what "alike" means between embeddings.
+        pair: "original" pairs a data point with its augmentation, (x, x̃), "augmented" two augmentations, (x̃₁, x̃₂).
     """
 
     needs: Needs
@@ -117,6 +91,21 @@ class Objective(nn.Module, abc.ABC):
 
     admits: ClassVar[dict[str, str]] = {}
     """Collapses that this loss does not rule out, with reasons: `representation`, `dimension`, `cluster`, `label`."""
+
+    family: ClassVar[str] = ""
+    """What it has in common with others, in a few words: figures group by it."""
+
+    compares_views: ClassVar[bool] = False
+    """Whether it compares views within one side or brings its own asymmetry, so that its energy must be symmetric."""
+
+    scores: ClassVar[bool] = False
+    """Whether it needs the score ∇ₓ log p(x̃ | x) of the pairing."""
+
+    decodes: ClassVar[bool] = False
+    """Whether a decoder makes observations from the representation."""
+
+    samples: ClassVar[bool] = False
+    """Whether it is a density, whose samples it draws as it trains."""
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "posterior"
     """Which energy it wants: −log p(x̃ | x) up to a function of x̃, or minus the log density ratio of related pairs."""
@@ -162,15 +151,16 @@ class Objective(nn.Module, abc.ABC):
     @final  # type: ignore[misc]
     def forward(self, encoder: nn.Module, views: Views, weights: Mapping[str, float] | None = None) -> Terms:
         """The loss of `encoder` on a batch; with other `weights` of its terms than its own, where given."""
+        if self.unbound:
+            raise InputError(
+                f"{type(self).__name__} has no parameters yet: bind it first, as {type(self).__name__}(…).bind(dim=8)"
+            )
         return Terms(self.terms(encoder, views), self.weights if weights is None else weights)
 
 
 class PairObjective(Objective):
-    """An objective over one positive pair a data point.
-
-    `pair="original"` pairs the data point with its augmentation, (x, x̃), as Siamese-EBM derives; `pair="augmented"`
-    pairs two augmentations of it, (x̃₁, x̃₂), as is customary for images.
-    """
+    """An objective over one positive pair per data point: (x, x̃), as Siamese-EBM derives, or (x̃₁, x̃₂), as is customary
+    for images."""
 
     def __init__(
         self, energy: Energy, *, pair: Pair = "original", score: bool = False, negatives: bool = False

@@ -22,28 +22,44 @@ from probssl.energies import Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective
 from probssl.pairings.views import Views
+from probssl.parts.part import Context
 
 
 class ClusteringObjective(PairObjective):
     """An objective with a head of prototypes, p(y | x) = softmax(Uᵀψ(x)/τ), and a prior over clusters p(y).
 
-    The same logits are a density: p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ   (GEDI Eq. 6). `prior` is uniform unless given, [c].
-    The energy, by which training is watched for collapse, is the cosine at the head's temperature if the head
-    normalises, else the Euclidean one.
+    The same logits are a density: p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ   (GEDI Eq. 6). The energy, by which training is
+    watched for collapse, is the cosine at the head's temperature if the head normalises, else the Euclidean one.
+
+    Settings:
+        clusters: how many there are; labels, which would tell, are never seen.
+        temperature: τ of the predictions p(y | x).
+        prior: p(y), one number per cluster; uniform unless given.
     """
 
-    def __init__(
-        self, head: Prototypes, *, pair: Pair = "original", prior: Tensor | Sequence[float] | None = None
-    ) -> None:
-        super().__init__(Cosine(head.temperature) if head.normalise else Euclidean(), pair=pair)
-        self.head = head
-        # A parameter that is not trained: buffers are for memory, and what has memory cannot be stacked.
-        self.prior = nn.Parameter(_distribution(prior, head.clusters), requires_grad=False)
+    family: ClassVar[str] = "clusters"
+    compares_views: ClassVar[bool] = True
 
-    @property
-    def clusters(self) -> int:
-        """c, the number of clusters."""
-        return self.head.clusters
+    def __init__(
+        self,
+        clusters: int,
+        *,
+        temperature: float,
+        normalise: bool,
+        pair: Pair = "original",
+        prior: Tensor | Sequence[float] | None = None,
+    ) -> None:
+        if clusters < 1:
+            raise InputError(f"the number of clusters must be at least 1, not {clusters}")
+        super().__init__(Cosine(temperature) if normalise else Euclidean(), pair=pair)
+        self.clusters, self.temperature, self.normalise = int(clusters), float(temperature), normalise
+        self._prior = _distribution(prior, self.clusters)
+
+    def build(self, context: Context) -> None:
+        dim = context.need("dim")
+        self.head = Prototypes(dim, self.clusters, temperature=self.temperature, normalise=self.normalise)
+        # A parameter that is not trained: buffers are for memory, and what has memory cannot be stacked.
+        self.prior = nn.Parameter(self._prior.clone(), requires_grad=False)
 
     def logits(self, encoder: nn.Module, x: Tensor) -> Tensor:
         """U_yᵀψ(x_i)/τ: [n, c]."""
@@ -73,6 +89,10 @@ class SwAV(ClusteringObjective):
     Σ_i [E_q log p + H(q)] = [Tr(QUᵀZ) + τ H(Q)] / τ − Σ_i log Σ_y e^{U_yᵀz_i/τ}. A constant encoder has codes equal to
     the prior and so gives its entropy or more.
     Collapse: equal shares of clusters are built into the codes; a constant encoder is not the minimum.
+
+    Settings:
+        epsilon: ε, the entropy of the codes.
+        iterations: of Sinkhorn's algorithm that makes them.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -83,8 +103,7 @@ class SwAV(ClusteringObjective):
 
     def __init__(
         self,
-        dim: int,
-        clusters: int,
+        clusters: int = 10,
         *,
         temperature: float = 0.1,
         epsilon: float = 0.05,
@@ -92,7 +111,7 @@ class SwAV(ClusteringObjective):
         prior: Tensor | Sequence[float] | None = None,
         pair: Pair = "augmented",
     ) -> None:
-        super().__init__(Prototypes(dim, clusters, temperature=temperature, normalise=True), pair=pair, prior=prior)
+        super().__init__(clusters, temperature=temperature, normalise=True, pair=pair, prior=prior)
         if not 0 < epsilon < math.inf:
             raise InputError(f"epsilon, the entropy of SwAV's codes, must be positive and finite, not {epsilon:g}")
         if iterations < 1:
@@ -102,8 +121,7 @@ class SwAV(ClusteringObjective):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         logits = self.pair_logits(encoder, views)
         codes = [
-            sinkhorn(side.detach() * self.head.temperature, self.epsilon, self.iterations, self.prior)
-            for side in logits
+            sinkhorn(side.detach() * self.temperature, self.epsilon, self.iterations, self.prior) for side in logits
         ]
         first, second = (
             -(code * side.log_softmax(-1)).sum(-1).mean() for code, side in zip(codes[::-1], logits, strict=True)
@@ -125,6 +143,9 @@ class ProtoCPC(ClusteringObjective):
     (GEDI Lemma 1). A constant encoder gives 0 or more.
     Terms: `alignment` = −mean Σ_y p s, `log_normaliser` = mean log Σ_y p̄ e^s.
     Collapse: neither a constant encoder nor a single cluster is the minimum.
+
+    Settings:
+        teacher_temperature: τ_t, at most τ; 0.4 τ unless given.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -137,14 +158,13 @@ class ProtoCPC(ClusteringObjective):
 
     def __init__(
         self,
-        dim: int,
-        clusters: int,
+        clusters: int = 10,
         *,
         temperature: float = 0.1,
         teacher_temperature: float | None = None,
         pair: Pair = "augmented",
     ) -> None:
-        super().__init__(Prototypes(dim, clusters, temperature=temperature, normalise=True), pair=pair)
+        super().__init__(clusters, temperature=temperature, normalise=True, pair=pair)
         teacher_temperature = 0.4 * temperature if teacher_temperature is None else teacher_temperature
         if not 0 < teacher_temperature <= temperature:
             raise InputError(
@@ -160,7 +180,7 @@ class ProtoCPC(ClusteringObjective):
 
     def _contrast(self, teacher: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
         """−mean_i Σ_y p_iy s_iy and mean_i log Σ_y p̄_y e^{s_iy}, from the logits of two sides."""
-        log_p = (teacher.detach() * (self.head.temperature / self.teacher_temperature)).log_softmax(-1)
+        log_p = (teacher.detach() * (self.temperature / self.teacher_temperature)).log_softmax(-1)
         return -(log_p.exp() * student).sum(-1).mean(), (student + log_mean(log_p)).logsumexp(-1).mean()
 
     def optimum(self, batch_size: int, dim: int) -> float | None:

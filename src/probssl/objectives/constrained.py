@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 
-from probssl.encoders import Prototypes
 from probssl.errors import InputError
 from probssl.objectives.base import Pair
 from probssl.objectives.gedi import GEDI
 from probssl.pairings.views import Needs, Views
-from probssl.samplers import SGLD, ReplayBuffer
+from probssl.samplers import SGLD, Start
 from probssl.symbolic import Constraint, divergence_of_mean
 
 
@@ -33,14 +33,15 @@ class ConstrainedGEDI(GEDI):
     and whose mean is the prior; with it none is known. Weights are the paper's, w_c read from the column it belongs to.
 
     `pair="augmented"` asks for the terms of augmentations (`pairings.Each`) in place of the observations themselves.
+
+    Settings:
+        rule: the constraint c.
+        constraint: w_c, its weight.
     """
 
     def __init__(
         self,
-        dim: int,
         rule: Constraint,
-        buffer: ReplayBuffer | None = None,
-        sampler: SGLD | None = None,
         *,
         constraint: float = 25.0,
         balance: float = 400.0,
@@ -50,16 +51,16 @@ class ConstrainedGEDI(GEDI):
         prior: Tensor | Sequence[float] | None = None,
         temperature: float = 1.0,
         pair: Pair = "original",
-        head: Prototypes | None = None,
+        chains: int = 10_000,
+        reinitialise: float = 0.05,
+        start: Start | Literal["normal", "uniform"] = "normal",
+        sampler: SGLD | None = None,
     ) -> None:
         if len(set(rule.sizes)) > 1:
             sizes = ", ".join(map(str, rule.sizes))
             raise InputError(f"one classifier serves all observations, and the constraint is on {sizes} classes")
         super().__init__(
-            dim,
             rule.sizes[0],
-            buffer,
-            sampler,
             generative=generative,
             invariance=invariance,
             balance=balance,
@@ -67,11 +68,13 @@ class ConstrainedGEDI(GEDI):
             prior="uniform" if prior is None else prior,
             temperature=temperature,
             pair=pair,
-            head=head,
-            more_weights={"constraint": constraint},
+            chains=chains,
+            reinitialise=reinitialise,
+            start=start,
+            sampler=sampler,
         )
-        if self.clusters != rule.sizes[0]:
-            raise InputError(f"the head has {self.clusters} classes, and the constraint is on {rule.sizes[0]}")
+        self._weigh(constraint=constraint)
+        self._need_terms()
         self.rule = rule
         self.needs = Needs(augmented=(pair == "augmented") + ("invariance" in self.weights))
 

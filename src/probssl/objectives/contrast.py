@@ -15,6 +15,7 @@ from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
+from probssl.parts.part import Context
 
 
 class Triplet(PairObjective):
@@ -23,7 +24,12 @@ class Triplet(PairObjective):
     The single-negative reading of InfoNCE, with the margin in place of I(x; x̃) and every other augmentation of the
     batch as a negative in turn. Range [0, ∞), optimum 0. A constant encoder gives the margin, and with the
     Euclidean energy has no gradient to leave it by.
+
+    Settings:
+        margin: by how much nearer a positive must be than a negative, in units of the energy.
     """
+
+    family: ClassVar[str] = "no log-density"
 
     admits: ClassVar[dict[str, str]] = {
         "representation": "a constant encoder has no gradient to leave it by, though it is not the minimum",
@@ -52,7 +58,13 @@ class Spectral(PairObjective):
     `squared_radius`, 10 as in Siamese-EBM. A constant encoder gives μ² − 2μ. In expectation the loss is at least −m,
     since the density ratio has no singular value above 1; when both sides have one distribution (`pair="augmented"`)
     `uniformity` is at least μ²/m and so the loss at least μ²/m − 2μ. Collapse: none of the representation.
+
+    Settings:
+        squared_radius: μ, of the sphere that embeddings are put on.
     """
+
+    family: ClassVar[str] = "no log-density"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "it keeps only as many directions as the augmentation graph has clusters"
@@ -78,27 +90,28 @@ class SimSiam(PairObjective):
 
     An asymmetric cosine energy with no normaliser at all. Range [−1, 1]. Collapse: a constant encoder attains the
     minimum −1; only the stop-gradient and the predictor's own dynamics keep training away from it.
+
+    Settings:
+        hidden: units of the predictor; a quarter of the dimensions, at least 2, unless given.
+        stop_gradient: whether no gradient passes through the side that is predicted.
     """
+
+    family: ClassVar[str] = "no log-density"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "representation": "a constant encoder attains its minimum of −1; only the stop-gradient keeps training from it",
         "dimension": "nothing in it asks for more than one direction",
     }
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        predictor: nn.Module | None = None,
-        stop_gradient: bool = True,
-        pair: Pair = "augmented",
-    ) -> None:
+    def __init__(self, *, hidden: int | None = None, stop_gradient: bool = True, pair: Pair = "augmented") -> None:
         super().__init__(Cosine(temperature=1.0), pair=pair)
-        hidden = max(dim // 4, 2)
-        self.predictor = (
-            MLP([dim, hidden, dim], batch_norm=True, track_running_stats=False) if predictor is None else predictor
-        )
-        self.stop_gradient = stop_gradient
+        self.hidden, self.stop_gradient = hidden, stop_gradient
+
+    def build(self, context: Context) -> None:
+        dim = context.need("dim")
+        hidden = max(dim // 4, 2) if self.hidden is None else self.hidden
+        self.predictor: nn.Module = MLP.of([dim, hidden, dim], batch_norm=True, track_running_stats=False)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
@@ -118,7 +131,14 @@ class TriCL(PairObjective):
     theorem: encoders that minimise it agree up to order and sign of their features, which S ranks.
     `contrast="infonce"`: InfoNCE with logits zᵀSz̃ / τ on the unit sphere in place of the first two terms, and the
     decorrelation of √m z. S = softplus(θ). AnInfoNCE H.4 compares with it: TriCL weighs latents, AnInfoNCE differences.
+
+    Settings:
+        contrast: "spectral" or "infonce".
+        temperature: τ of "infonce".
     """
+
+    family: ClassVar[str] = "no log-density"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "importances may vanish, though decorrelation keeps the features themselves apart"
@@ -126,7 +146,6 @@ class TriCL(PairObjective):
 
     def __init__(
         self,
-        dim: int,
         *,
         contrast: Literal["spectral", "infonce"] = "spectral",
         temperature: float = 1.0,
@@ -136,7 +155,10 @@ class TriCL(PairObjective):
             raise InputError(f"TriCL contrasts by 'spectral' or 'infonce', not {contrast!r}")
         super().__init__(Dot(temperature), pair=pair)
         self.contrast = contrast
-        self.raw_importance = nn.Parameter(torch.full((dim,), math.log(math.e - 1)))  # importances of 1
+
+    def build(self, context: Context) -> None:
+        start = torch.full((context.need("dim"),), math.log(math.e - 1))  # importances of 1
+        self.raw_importance = nn.Parameter(start)
 
     @property
     def importance(self) -> Tensor:

@@ -20,6 +20,7 @@ from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair, PairObjective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
+from probssl.parts.part import Context
 
 DROPS_DIMENSIONS = "directions in which the augmentation varies more than the data are worth nothing to it"
 
@@ -32,14 +33,22 @@ class JensenShannon(PairObjective):
     equality at T = log r (Goodfellow et al., 2014; the sigmoid loss of Zhai et al., 2023, in equal shares). Since b
     does not depend on x̃, the energy itself has to carry log p(x̃): more is asked of it than by InfoNCE.
     Range (0, ∞), a constant encoder gives 2 log 2 at best (b = 0). Collapse: as InfoNCE.
+
+    Settings:
+        initial_bias: b before training.
     """
+
+    family: ClassVar[str] = "learnt normaliser or bias"
 
     learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 
-    def __init__(self, energy: Energy | None = None, *, bias: float = 0.0, pair: Pair = "original") -> None:
+    def __init__(self, energy: Energy | None = None, *, initial_bias: float = 0.0, pair: Pair = "original") -> None:
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
-        self.bias = nn.Parameter(torch.tensor(float(bias)))
+        self.initial_bias = float(initial_bias)
+
+    def build(self, context: Context) -> None:
+        self.bias = nn.Parameter(torch.tensor(self.initial_bias))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)
@@ -53,7 +62,7 @@ class JensenShannon(PairObjective):
         return 0.0
 
     def with_energy(self, energy: Energy) -> Objective | None:
-        return JensenShannon(energy) if self.pair == "original" else None
+        return JensenShannon(energy).bind() if self.pair == "original" else None
 
 
 class ChiSquared(PairObjective):
@@ -68,6 +77,8 @@ class ChiSquared(PairObjective):
     model rules out (a false positive) costs at most n, where InfoNCE's cost has no limit.
     Optimum: δ = −log p(x̃ | x) + c(x̃). Range [−n, n); a constant encoder gives −1. Collapse: as InfoNCE.
     """
+
+    family: ClassVar[str] = "softmax over the batch"
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 
@@ -97,7 +108,12 @@ class RenyiInfoNCE(PairObjective):
     α < 1 works on those it explains worst. Optimum: δ = −log p(x̃ | x) + c(x̃) for every α in exact expectations;
     logarithms of means over a batch move it a little for n below 64 or so. Range [−(log n)/α, ∞); a constant encoder
     gives 0; in exact expectations −L bounds R_α from below. Collapse: as InfoNCE.
+
+    Settings:
+        order: α, above 1 trusts easy pairs, below 1 works on hard ones.
     """
+
+    family: ClassVar[str] = "softmax over the batch"
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 

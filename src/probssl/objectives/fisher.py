@@ -30,6 +30,9 @@ class Fisher(Objective):
     ∇ₓδ is the slope of each row's energy in that row alone. Where the rows of a batch meet, as in batch normalisation
     during training, the energy of a pair depends on the whole batch and has no such slope: such encoders are refused.
     Layer and group normalisation keep rows apart (`ResNet18(normalisation="group")`).
+
+    Settings:
+        step: h, the length of a central difference in place of the second derivative; none unless given.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -112,6 +115,11 @@ class SlicedFisher(Objective):
     `expanded` slices the last term alone of ‖u‖² = ‖s‖² + 2 sᵀg + ‖g‖², with s = ∇ log p and g = ∇δ; sᵀg is one more
     directional derivative, of two more encodings. The mean is the same, and in the variance g takes the place of u: far
     less where the representation has far fewer dimensions than the data, as of images. A single value may be below 0.
+
+    Settings:
+        slices: K, how many random directions a pair is looked at along.
+        step: h, the length of a difference.
+        expanded: whether ‖g‖² alone is sliced.
     """
 
     admits: ClassVar[dict[str, str]] = Fisher.admits

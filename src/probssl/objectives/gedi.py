@@ -7,20 +7,21 @@ p(x) = Σ_y e^{U_yᵀψ(x)/τ} / Γ generates, and a bound of the likelihood ask
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from probssl.encoders import Prototypes
 from probssl.energies import Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective
 from probssl.objectives.clustering import ClusteringObjective, invariance, log_mean, prior_cross_entropy
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
-from probssl.samplers import SGLD, ReplayBuffer
+from probssl.parts.part import Context
+from probssl.samplers import SGLD, NormalStart, ReplayBuffer, Start, UniformStart
 
 PRIOR_PRICE = 2.0
 """What a learnt prior pays for each nat of entropy that it lacks."""
@@ -30,6 +31,24 @@ GENERATED_AT_ONCE = 4096
 
 FORGETTING = 0.01
 """How much of the running mean of predictions a step replaces."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """How samples are kept between the steps of a training."""
+
+    count: int
+    reinitialise: float
+    start: Start | Literal["normal", "uniform"]
+
+    def buffer(self, context: Context) -> ReplayBuffer:
+        """As many chains as asked for, and at least a batch of them, begun where observations may lie."""
+        start = self.start
+        if isinstance(start, str):
+            shape = context.need("shape")
+            zeros, ones = torch.zeros(shape), torch.ones(shape)
+            start = NormalStart(zeros, ones) if start == "normal" else UniformStart(zeros, ones)
+        return ReplayBuffer(start, max(self.count, context.batch_size or 1), self.reinitialise)
 
 
 class GEDI(ClusteringObjective):
@@ -48,10 +67,10 @@ class GEDI(ClusteringObjective):
     ablations are "no gen", "no inv" and "no prior" (`gedi_weights`). Contrary to GEDI §6.1(iii), "no gen" leaves no
     failure open (`theory.clustering.open_failure_modes`).
 
-    `prior` is uniform, a distribution [c], or "learnt": then π is whatever minimises CE(π, p̄) − s H(π), s =
-    `prior_price` > 1, for the mean prediction p̄. That is π ∝ p̄^{1/s}, and the term −s log Σ_y p̄_y^{1/s} in
-    [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s. Clusters need not be of one size, and c is an upper bound:
-    a cluster that nothing belongs to costs a finite sum. `mean_prediction` keeps a running mean of p̄.
+    With a learnt prior π is whatever minimises CE(π, p̄) − s H(π), s = `prior_price` > 1, for the mean prediction p̄.
+    That is π ∝ p̄^{1/s}, and the term −s log Σ_y p̄_y^{1/s} in [−(s − 1) ln c, 0]: the Rényi entropy of p̄ of order 1/s.
+    Clusters need not be of one size, and c is an upper bound: a cluster that nothing belongs to costs a finite sum.
+    `mean_prediction` keeps a running mean of p̄.
 
     With `base_scale` s the density is p(x) ∝ Σ_y e^{U_yᵀψ(x)/τ} N(x; 0, s² I): E(x) gains ‖x‖²/(2s²). The paper's
     inputs lie in a compact set, where Γ is finite. On all of R^d it is not for a network that grows along some ray,
@@ -59,25 +78,38 @@ class GEDI(ClusteringObjective):
     is the same.
 
     With `pair="augmented"` clusters are asked of two augmentations: invariance is the mean of both directions and the
-    prior term sees both. The density is that of the first, or of the data itself where `density_of="data"`. It suits
-    images whose augmentations are told from them at a glance, by their noise. There `pair="original"` has a trap, a
-    stationary point that Theorem 1 does not see: to be sure of one cluster y for all that is augmented, and to give it
-    (w_i + w_p/c) / (w_i + w_p) in all that is not, which the prior term, seeing originals alone, does not mind. Two
+    prior term sees both. It suits images whose augmentations are told from them at a glance, by their noise. There
+    `pair="original"` has a trap, a stationary point that Theorem 1 does not see: to be sure of one cluster y for all
+    that is augmented, and to give it (w_i + w_p/c) / (w_i + w_p) in all that is not, which the prior term, seeing
+    originals alone, does not mind. Two
     augmentations have one law, and no such trap.
 
     The likelihood bound (GEDI Eq. 5): E log p(x, x̃) ≥ −CE(p, p_Θ) − w_i-term − w_p-term + const at equal weights.
+
+    Settings:
+        generative: w_g, the weight of the density, whose samples are drawn as it trains; 0 for none.
+        invariance: w_i, the weight of clusters that augmentations do not change.
+        balance: w_p, the weight of clusters that follow the prior.
+        magnitude: the weight that keeps energies from drifting off.
+        prior: "uniform", a distribution with one number per cluster, or "learnt".
+        prior_price: s, what a learnt prior pays for each nat of entropy that it lacks.
+        base_scale: s of the normal density that p(x) is relative to; none unless given.
+        density_of: with `pair="augmented"`, whether the density is of the first of the "pair" or of the "data".
+        chains: how many chains of samples are kept; at least as many as a batch has rows.
+        reinitialise: the chance that a chain begins anew.
+        start: where chains begin: "normal", N(0, 1) as standardised rows are, "uniform" in the unit box, as pixels
+            are, or a `samplers.Start`.
+        sampler: the dynamics that moves them.
     """
 
     mean_prediction: Tensor
 
     admits: ClassVar[dict[str, str]] = {}
+    samples: ClassVar[bool] = True
 
     def __init__(
         self,
-        dim: int,
-        clusters: int,
-        buffer: ReplayBuffer | None = None,
-        sampler: SGLD | None = None,
+        clusters: int = 10,
         *,
         generative: float = 1.0,
         invariance: float = 50.0,
@@ -89,38 +121,59 @@ class GEDI(ClusteringObjective):
         temperature: float = 1.0,
         pair: Pair = "original",
         density_of: Literal["pair", "data"] = "pair",
-        head: Prototypes | None = None,
-        more_weights: Mapping[str, float] | None = None,
+        chains: int = 10_000,
+        reinitialise: float = 0.05,
+        start: Start | Literal["normal", "uniform"] = "normal",
+        sampler: SGLD | None = None,
     ) -> None:
+        self._check(prior, prior_price, base_scale, density_of)
+        weights = {"generative": generative, "invariance": invariance, "prior": balance, "magnitude": magnitude}
+        super().__init__(
+            clusters,
+            temperature=temperature,
+            normalise=False,
+            pair=pair,
+            prior=None if isinstance(prior, str) else prior,
+        )
+        self._weigh(**weights)
+        if type(self).terms is GEDI.terms:
+            self._need_terms()
+        self.density_of, self.base_scale = density_of, base_scale
+        self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
+        self._chains = Chains(chains, reinitialise, start)
+        self.sampler = SGLD() if sampler is None else sampler
+        self.buffer: ReplayBuffer | None = None
+
+    @staticmethod
+    def _check(prior: object, prior_price: float, base_scale: float | None, density_of: str) -> None:
         if base_scale is not None and not 0 < base_scale < math.inf:
             raise InputError(f"the scale of the base density must be positive and finite, not {base_scale:g}")
-        given = None if isinstance(prior, str) else prior
         if density_of not in ("pair", "data"):
             raise InputError(f"the density is of 'pair' or of 'data', not {density_of!r}")
         if isinstance(prior, str) and prior not in ("uniform", "learnt"):
             raise InputError(f"the prior over clusters is 'uniform', 'learnt' or a distribution, not {prior!r}")
         if not 1 < prior_price < math.inf:
             raise InputError(f"the price of a learnt prior's entropy must be above 1 and finite, not {prior_price:g}")
-        weights = {"generative": generative, "invariance": invariance, "prior": balance, "magnitude": magnitude}
-        weights |= more_weights or {}  # of terms that a subclass adds
+
+    def _weigh(self, **weights: float) -> None:
+        """Give terms their weights; those of weight 0 are left out."""
         for name, weight in weights.items():
             if not 0 <= weight < math.inf:
-                raise InputError(f"the weight of {name} must not be negative, and finite, not {weight:g}")
-        if not generative and magnitude:
+                raise InputError(f"the weight of {name} must be finite and ≥ 0, not {weight:g}")
+        self.weights |= {name: float(weight) for name, weight in weights.items() if weight}
+        if "magnitude" in self.weights and "generative" not in self.weights:
             raise InputError("the magnitude of energies is bounded for the generative term, which has no weight here")
-        if not any(weights.values()):
+
+    def _need_terms(self) -> None:
+        if not self.weights:
             raise InputError("GEDI needs a term with a weight above 0")
-        if generative and buffer is None:
-            raise InputError("the generative term needs a buffer of chains: give one, or generative=0")
-        head = Prototypes(dim, clusters, temperature=temperature) if head is None else head
-        super().__init__(head, pair=pair, prior=given)
-        self.weights = {name: float(weight) for name, weight in weights.items() if weight}
-        self.density_of = density_of
-        self.buffer = buffer if generative else None
-        self.sampler, self.base_scale = SGLD() if sampler is None else sampler, base_scale
-        self.learns_prior, self.prior_price = prior == "learnt" if isinstance(prior, str) else False, float(prior_price)
+
+    def build(self, context: Context) -> None:
+        if "generative" in self.weights:
+            self.buffer = self._chains.buffer(context)
+        super().build(context)
         if self.learns_prior:
-            self.register_buffer("mean_prediction", torch.full((clusters,), 1 / clusters))
+            self.register_buffer("mean_prediction", torch.full((self.clusters,), 1 / self.clusters))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = (
@@ -252,21 +305,36 @@ class EBCLR(PairObjective):
 
     Contrastive learning whose logits are also a density: p(x) ∝ Σ_j e^{−δ(x, x̃_j)} over the augmentations of the batch.
     `alignment` and `log_normaliser` are InfoNCE of anchors x among them; `generative` is as in `GEDI`, with samples x̂
-    of that density by chains of `buffer`. The bound of the likelihood is that of GEDI Lemma 1 with Eq. 1: the
+    of that density by chains. The bound of the likelihood is that of GEDI Lemma 1 with Eq. 1: the
     discriminative term less the cross-entropy of the marginal. A constant encoder gives log n for InfoNCE and 0 for E.
+
+    Settings:
+        generative: w, the weight of the density.
+        temperature: τ of the squared distances.
+        chains: how many chains of samples are kept; at least as many as a batch has rows.
+        reinitialise: the chance that a chain begins anew.
+        start: where chains begin: "normal", "uniform" or a `samplers.Start`.
+        sampler: the dynamics that moves them.
     """
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"
     }
 
+    family: ClassVar[str] = "softmax over the batch"
+    compares_views: ClassVar[bool] = True
+    samples: ClassVar[bool] = True
+    buffer: ReplayBuffer
+
     def __init__(
         self,
-        buffer: ReplayBuffer,
-        sampler: SGLD | None = None,
         *,
         generative: float = 0.1,
         temperature: float = 1.0,
+        chains: int = 10_000,
+        reinitialise: float = 0.05,
+        start: Start | Literal["normal", "uniform"] = "normal",
+        sampler: SGLD | None = None,
         pair: Pair = "original",
     ) -> None:
         if not 0 < generative < math.inf:
@@ -275,8 +343,12 @@ class EBCLR(PairObjective):
             raise InputError(f"the temperature must be positive and finite, not {temperature:g}")
         super().__init__(Euclidean(), pair=pair)
         self.temperature = float(temperature)
-        self.buffer, self.sampler = buffer, SGLD() if sampler is None else sampler
+        self._chains = Chains(chains, reinitialise, start)
+        self.sampler = SGLD() if sampler is None else sampler
         self.weights = {"generative": float(generative)}
+
+    def build(self, context: Context) -> None:
+        self.buffer = self._chains.buffer(context)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         first, second = self.embed_pair(encoder, views)

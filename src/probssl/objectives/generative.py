@@ -14,6 +14,7 @@ that of the likelihood by one draw z = ψ(x) + e^{s/2} ε a step, ε handed in w
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
@@ -22,11 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import MLP
+from probssl.encoders import MLP, Decoder, MirrorDecoder
 from probssl.energies import Euclidean
 from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair
 from probssl.pairings.views import Needs, Views
+from probssl.parts.part import Context, Part
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -38,8 +40,11 @@ FIRST_VARIANCE = 0.01
 that begin at the prior hide them in noise, and the first hundreds of steps go to finding them (docs/objectives.md)."""
 
 
-class Likelihood(nn.Module, abc.ABC):
+class Likelihood(Part, nn.Module, abc.ABC):
     """p(x | z) with parameters that a decoder gives, one for every number of x, all independent."""
+
+    of_chances: ClassVar[bool] = False
+    """Whether it is of numbers from 0 to 1."""
 
     @abc.abstractmethod
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -58,6 +63,9 @@ class GaussianLikelihood(Likelihood):
     """N(x; decoder(z), σ_x² I) with a fixed `variance` σ_x²: an error weighs 1/(2σ_x²), 25 at SimVAE's 0.02.
 
     SimVAE's Algorithm 1 has 1/D in its place, which is σ_x² = D/2 (errata).
+
+    Settings:
+        variance: σ_x², of the normal errors of every number.
     """
 
     def __init__(self, variance: float = 0.02) -> None:
@@ -81,6 +89,8 @@ class BernoulliLikelihood(Likelihood):
     What noise has pushed below 0 or above 1 counts as 0 or 1: beyond them there is no bound to the loss.
     """
 
+    of_chances: ClassVar[bool] = True
+
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
         chances = x.clamp(0, 1)
         return -F.binary_cross_entropy_with_logits(parameters, chances, reduction="none").flatten(1).sum(1)
@@ -95,9 +105,18 @@ class BernoulliLikelihood(Likelihood):
 class GenerativeObjective(Objective):
     """A decoder, a likelihood and a bound; the energy, by which training is watched, is the Euclidean one.
 
-    `decoder` maps latents [n, dim] to parameters of the likelihood, shaped like x or flat. It and the spread of the
-    posterior are the objective's own, as all is that a loss needs beyond the encoder.
+    The decoder and the spread of the posterior are the objective's own, as all is that a loss needs beyond the encoder.
+
+    Settings:
+        likelihood: what the decoder says of an observation; normal errors unless given.
+        decoder: latents [n, dim] to parameters of the likelihood, shaped like x or flat; the mirror image of the
+            encoder unless given.
+        beta: β, the weight of the prior.
     """
+
+    family: ClassVar[str] = "decoder"
+    compares_views: ClassVar[bool] = True
+    decodes: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "representation": "a decoder that needs no latents leaves every posterior at the prior",
@@ -105,13 +124,17 @@ class GenerativeObjective(Objective):
     }
     rowwise: ClassVar[bool] = True
 
-    def __init__(self, dim: int, decoder: nn.Module, likelihood: Likelihood | None, related: int) -> None:
+    def __init__(self, likelihood: Likelihood | None, decoder: Decoder | nn.Module | None, related: int) -> None:
         if not isinstance(likelihood, Likelihood | None):
             raise InputError(f"a likelihood is a GaussianLikelihood or BernoulliLikelihood, not {likelihood!r}")
-        super().__init__(Euclidean(), Needs(augmented=related, noise=dim))
-        self.decoder = decoder
+        super().__init__(Euclidean(), Needs(augmented=related))
+        self.decoder = MirrorDecoder() if decoder is None else decoder
         self.likelihood: Likelihood = GaussianLikelihood() if likelihood is None else likelihood
-        self.log_variance = MLP([dim, max(32, 2 * dim), dim])
+
+    def build(self, context: Context) -> None:
+        dim = context.need("dim")
+        self.needs = dataclasses.replace(self.needs, noise=dim)
+        self.log_variance = MLP.of([dim, max(32, 2 * dim), dim])
         last = self.log_variance[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
@@ -191,22 +214,24 @@ class VAE(GenerativeObjective):
     """L = −E_q log p(x | z) + β KL(q(z | x) ‖ N(0, I))   (Kingma & Welling, 2014).
 
     Terms, means over the batch in nats: `reconstruction` and `divergence` = ½ Σ_k (μ_k² + v_k − 1 − log v_k). At β = 1
-    the sum is at least −log p(x), equal where q is the posterior; above 1 it is a looser bound, below 1 none. `of` says
-    what is modelled: an augmentation of the data, as SimVAE trains its rivals, or the data itself.
+    the sum is at least −log p(x), equal where q is the posterior; above 1 it is a looser bound, below 1 none, and
+    latents are fewer and more independent (β-VAE; Higgins et al., 2017).
+
+    Settings:
+        of: what is modelled: "augmented", an augmentation of the data, as SimVAE trains its rivals, or the "data".
     """
 
     def __init__(
         self,
-        dim: int,
-        decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
+        decoder: Decoder | nn.Module | None = None,
         beta: float = 1.0,
         of: Literal["augmented", "data"] = "augmented",
     ) -> None:
         if of not in ("augmented", "data"):
             raise InputError(f"a VAE models what is 'augmented' or the 'data', not {of!r}")
-        super().__init__(dim, decoder, likelihood, int(of == "augmented"))
+        super().__init__(likelihood, decoder, int(of == "augmented"))
         self.of = of
         if _positive("beta", beta) != 1:
             self.weights = {"divergence": float(beta)}
@@ -216,44 +241,28 @@ class VAE(GenerativeObjective):
         return {"reconstruction": errors.mean(), "divergence": divergence(mean, log_variance).mean()}
 
 
-class BetaVAE(VAE):
-    """L = −E_q log p(x | z) + β KL(q(z | x) ‖ N(0, I)), β = 4 unless given   (Higgins et al., 2017).
-
-    `VAE` with fewer and more independent latents, the more so the larger β.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        decoder: nn.Module,
-        likelihood: Likelihood | None = None,
-        *,
-        beta: float = 4.0,
-        of: Literal["augmented", "data"] = "augmented",
-    ) -> None:
-        super().__init__(dim, decoder, likelihood, beta=beta, of=of)
-
-
 class CRVAE(GenerativeObjective):
     """L = −ELBO(x) − ELBO(x̃) + λ KL(q(z | x̃) ‖ q(z | x))   (Sinha & Dieng, 2021; SimVAE's baseline with λ = 0.1).
 
     Terms: `reconstruction` and `divergence` of both observations, and their `consistency`, at least 0, which alone
     would be least where posteriors say nothing. The first two are a bound of −log p(x) − log p(x̃), and so is the sum.
+
+    Settings:
+        consistency: λ, the weight of latents that an augmentation moves little.
     """
 
     def __init__(
         self,
-        dim: int,
-        decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
+        decoder: Decoder | nn.Module | None = None,
         beta: float = 1.0,
         consistency: float = 0.1,
         pair: Pair = "augmented",
     ) -> None:
         if pair not in ("original", "augmented"):
             raise InputError(f"pair is 'original' or 'augmented', not {pair!r}")
-        super().__init__(dim, decoder, likelihood, 2 if pair == "augmented" else 1)
+        super().__init__(likelihood, decoder, 2 if pair == "augmented" else 1)
         self.pair = pair
         self.weights = {"divergence": _positive("beta", beta), "consistency": _positive("consistency", consistency)}
 
@@ -281,14 +290,18 @@ class SimVAE(GenerativeObjective):
 
     Terms, means over data points in nats: `reconstruction`, `entropy` = −Σ_j H(q), `prior`. Their sum is at least
     −log p(x_1, …, x_J). Without reconstruction the best posterior variance is σ²J/(J − 1) (`theory.latent`).
+
+    Settings:
+        related: J, how many augmentations of a data point are related.
+        variance: σ², of related latents around their mean.
+        mean_variance: γ², of these means around the origin; a flat prior unless given.
     """
 
     def __init__(
         self,
-        dim: int,
-        decoder: nn.Module,
         likelihood: Likelihood | None = None,
         *,
+        decoder: Decoder | nn.Module | None = None,
         related: int = 10,
         variance: float = 0.15,
         mean_variance: float | None = None,
@@ -296,7 +309,7 @@ class SimVAE(GenerativeObjective):
         if related != int(related) or related < 1 or (related < 2 and mean_variance is None):
             raise InputError(f"SimVAE relates at least two observations, or one under a prior of means, not {related}")
         variance = _positive("variance of related latents", variance)
-        super().__init__(dim, decoder, likelihood, int(related))
+        super().__init__(likelihood, decoder, int(related))
         self.related, self.variance = int(related), variance
         self.mean_variance = None if mean_variance is None else _positive("variance of their means", mean_variance)
 

@@ -1,4 +1,4 @@
-"""InfoNCE: sample the normaliser. One class for every candidate set of the literature, and SimCLR by name."""
+"""InfoNCE: sample the normaliser. One class for every candidate set of the literature."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Anchor = Literal["augmented", "original", "symmetric"]
 class InfoNCE(PairObjective):
     """L = mean_i [δ(x_i, x̃_i) + log Σ_{c ∈ C_i} e^{−δ(c, x̃_i)}]   (Siamese-EBM Eq. 160-161, the KL loss).
 
-    `candidates` says what C_i is:
+    The candidates C_i are
 
     - `"batch"` (default): all n originals of the batch, the positive included. L ≥ 0; a constant encoder gives log n;
       log n − L is a lower bound on the mutual information I(x; x̃), never above log n.
@@ -30,22 +30,33 @@ class InfoNCE(PairObjective):
     - `"originals"`: x̃_i and the n − 1 other originals for the anchor x_i, so that negatives follow the marginal p(x)
       exactly (AnInfoNCE Eq. 3 with M = n − 1). L ≥ 0; a constant encoder gives log n. Needs a symmetric energy.
     - `"two-view"`: both views of everything but the anchor itself, 2n − 1 candidates, both views as anchors: the
-      NT-Xent loss of SimCLR. A constant encoder gives log(2n − 1). Needs a symmetric energy.
+      NT-Xent loss of SimCLR (Chen et al., 2020; `pair="augmented"`, and "original" on Siamese-EBM's tables). The
+      positive stays in the denominator; without it it is the decoupled loss, which CL-ICA calls SimCLR. A constant
+      encoder gives log(2n − 1). Needs a symmetric energy.
     - `"given"`: the positive and `views.negatives`, [M, ...] shared or [n, M, ...] per anchor.
     - `"batch-and-given"`: those of the batch, and the negatives too (AnInfoNCE H.3: hard ones beside the usual).
 
-    `group_size` contrasts within groups of so many data points instead of the whole batch, so that a step of many pairs
-    need not be one of many candidates: where positives are nearly independent that is the better use of them.
-
-    `anchor` says whose normaliser is sampled: `"augmented"` (x̃ picks its source among originals, Eq. 160; the default
-    but for `"originals"`), `"original"` (x picks its augmentation, Eq. 16), or `"symmetric"` (the mean of both).
+    AnInfoNCE (Eq. 3) is this with `Anisotropic(normalise=True)` and `candidates="originals"`. Where positives follow
+    p(z̃ | z) ∝ exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) on the sphere and negatives are uniform, its minimum is at Λ̂ = Λ with f a
+    block-orthogonal map of the latents, each block of equal concentrations (Theorem 3.1); with negatives of
+    concentrations Λ⁻ it is at Λ̂ = Λ − Λ⁻ (Corollary B.1).
 
     Terms: `alignment` = mean δ of positives, `log_normaliser` = mean log-sum. Optimum: δ = −log p(x̃ | x) + c(anchor).
     As a bound of the likelihood (GEDI Lemma 1): E log p(x, y) ≥ −H(x) − n L, with y the number of the positive among
     the candidates: instance classification, in which no parameter is about p(x).
     Collapse: a constant encoder is never the minimum when x̃ tells anything about x; dimensions may be dropped
     when augmentations are stronger than the data's variance along them (Jing et al., 2022).
+
+    Settings:
+        candidates: what an anchor chooses from: "batch", "batch-negatives", "originals", "two-view", "given" or
+            "batch-and-given".
+        anchor: whose normaliser is sampled: "augmented" (x̃ picks its source among originals, Eq. 160; the default but
+            for "originals"), "original" (x picks its augmentation, Eq. 16), or "symmetric" (the mean of both).
+        group_size: contrasts within groups of so many data points instead of the whole batch, so that a step of many
+            pairs need not be one of many candidates: better where positives are nearly independent.
     """
+
+    family: ClassVar[str] = "softmax over the batch"
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"
@@ -157,14 +168,3 @@ class InfoNCE(PairObjective):
 
 def _mean(values: list[Tensor]) -> Tensor:
     return sum(values[1:], values[0]) / len(values)
-
-
-class SimCLR(InfoNCE):
-    """NT-Xent: L = mean over all 2n views a of δ(a, a⁺) + log Σ_{c≠a} e^{−δ(a, c)}   (Chen et al., 2020).
-
-    The positive stays in the denominator; the variant without it is the decoupled loss (CL-ICA calls that SimCLR).
-    `pair="augmented"` is the published form for images; on tables Siamese-EBM uses `pair="original"`.
-    """
-
-    def __init__(self, energy: Energy | None = None, *, pair: Pair = "augmented") -> None:
-        super().__init__(energy, candidates="two-view", pair=pair)

@@ -1,5 +1,5 @@
-"""Objectives of the identifiability papers: AnInfoNCE, ensembles of losses, alignment with uniformity, and the
-regression on true latents that bounds them all."""
+"""Objectives of the identifiability papers: ensembles of losses, alignment with uniformity, and the regression on true
+latents that bounds them all."""
 
 from __future__ import annotations
 
@@ -11,43 +11,12 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.energies import Anisotropic, Euclidean, PNorm
+from probssl.energies import Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.objectives.base import Objective, PairObjective
-from probssl.objectives.infonce import Anchor, Candidates, InfoNCE
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Needs, Views
-
-
-class AnInfoNCE(InfoNCE):
-    """InfoNCE whose energy learns a concentration a dimension: δ = ½ (f(x) − f(x̃))ᵀ Λ̂ (f(x) − f(x̃)) on the unit sphere.
-
-    AnInfoNCE Eq. 3, in the ½ convention. Where positives follow p(z̃ | z) ∝ exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) on the sphere
-    and negatives are uniform, the minimum is at Λ̂ = Λ with f a block-orthogonal map of the latents, each block of equal
-    concentrations (Theorem 3.1); with negatives of concentrations Λ⁻ it is at Λ̂ = Λ − Λ⁻ (Corollary B.1). Anchors
-    are originals, and so are negatives by default: those of the batch follow the marginal exactly, which augmented
-    ones do not. `normalise=False` leaves out the sphere ("w/o ℓ₂-norm." in the paper's Table 1).
-    """
-
-    energy: Anisotropic
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        concentration: float | Tensor = 1.0,
-        normalise: bool = True,
-        candidates: Candidates = "originals",
-        anchor: Anchor | None = "original",
-        group_size: int | None = None,
-    ) -> None:
-        energy = Anisotropic(dim, concentration, normalise=normalise)
-        super().__init__(energy, candidates=candidates, anchor=anchor, group_size=group_size)
-
-    @property
-    def concentrations(self) -> Tensor:
-        """Λ̂, the learnt diagonal: [dim]."""
-        return self.energy.concentration.detach()
+from probssl.parts.part import Context
 
 
 class Ensemble(Objective):
@@ -55,6 +24,9 @@ class Ensemble(Objective):
 
     AnInfoNCE B.3 and H.3. The k-th objective sees the k-th augmented view, which a `World` with several conditionals
     draws from the k-th of them. Terms are numbered: `alignment_1`, `alignment_2`, …
+
+    Settings:
+        objectives: the losses, of one augmented view each.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
@@ -72,6 +44,10 @@ class Ensemble(Objective):
         )
         super().__init__(objectives[0].energy, needs)
         self.objectives = nn.ModuleList(objectives)
+
+    def build(self, context: Context) -> None:
+        self.objectives = nn.ModuleList(part.bind(context) for part in self.objectives if isinstance(part, Objective))
+        self.energy = self.objectives[0].energy  # type: ignore[assignment]
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         if len(views.augmented) != len(self.objectives):
@@ -101,7 +77,15 @@ class AlignUniform(PairObjective):
     leaves x out: an unbiased mean, with which nothing bounds the loss for α > ½ (push everything apart), and at α = ½
     it is half of InfoNCE without the positive in its sum. For p ≠ 2 only signed permutations of a code leave it
     unchanged, so that it can disentangle. A constant encoder gives 0.
+
+    Settings:
+        alpha: α, the weight of uniformity, between 0 and 1.
+        p: the power of the distance.
+        itself: whether x is among its own negatives.
     """
+
+    family: ClassVar[str] = "no log-density"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "representation": "alignment alone is least for a constant encoder: a small α lets it win",

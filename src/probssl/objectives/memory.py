@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import Prototypes
 from probssl.energies import Cosine, unit
 from probssl.errors import InputError
 from probssl.objectives.base import Objective
 from probssl.objectives.clustering import ClusteringObjective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Needs, Views
+from probssl.parts.part import Context
 
 
 class InstanceDiscrimination(Objective):
@@ -28,9 +28,16 @@ class InstanceDiscrimination(Objective):
     SimVAE §2). v_j is the unit vector remembered of row j, at first a random one; after a step
     v_i ← unit(m v_i + (1 − m) unit(z̃_i)), m = `momentum`. So it is InfoNCE with the whole data set as candidates, each
     as old as its last visit, and its bound of the likelihood is GEDI's Lemma 1, p(y | x̃) with y the number of a row.
-    Range [0, ∞); log N, N = `rows`, where code and memory are constant. No matrix of n × N is kept.
+    Range [0, ∞); log N for N rows, where code and memory are constant. No matrix of n × N is kept.
     Terms: `alignment` = mean δ, `log_normaliser` = mean log-sum. Collapse: a constant encoder is not the minimum.
+
+    Settings:
+        temperature: τ of the cosine energy.
+        momentum: m, the share of itself that a memory keeps at a visit.
     """
+
+    family: ClassVar[str] = "softmax over the data"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"
@@ -38,12 +45,15 @@ class InstanceDiscrimination(Objective):
 
     bank: Tensor
 
-    def __init__(self, dim: int, rows: int, *, temperature: float = 0.07, momentum: float = 0.5) -> None:
+    def __init__(self, *, temperature: float = 0.07, momentum: float = 0.5) -> None:
         if not 0 <= momentum < 1:
             raise InputError(f"the momentum of the memory must lie in [0, 1), not {momentum:g}")
         super().__init__(Cosine(temperature), Needs(augmented=1, index=True))
         self.momentum = float(momentum)
-        self.register_buffer("bank", unit(torch.randn(_at_least(2, rows, "rows"), dim)))
+
+    def build(self, context: Context) -> None:
+        rows = _at_least(2, context.need("rows"), "rows")
+        self.register_buffer("bank", unit(torch.randn(rows, context.need("dim"))))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         index = known_rows(views, len(self.bank))
@@ -69,6 +79,9 @@ class DeepClustering(ClusteringObjective):
     are put on the unit sphere, and not whitened. Range [0, ∞); 0 where the labels are predicted surely. As a bound of
     the likelihood (GEDI Lemma 3) q is one-hot, found by k-means in turn with the other parameters.
     Collapse: a constant encoder predicts all clusters alike and gives about ln c, which is not the minimum.
+
+    Settings:
+        every: steps between two clusterings.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -83,12 +96,16 @@ class DeepClustering(ClusteringObjective):
     centres: Tensor  # [c, dim] those of the last k-means
     steps: Tensor  # [] training steps so far
 
-    def __init__(self, dim: int, clusters: int, rows: int, *, every: int = 100, temperature: float = 0.1) -> None:
-        super().__init__(Prototypes(dim, clusters, temperature=temperature, normalise=True))
-        if rows < clusters:
-            raise InputError(f"{rows} rows cannot be cut into {clusters} clusters")
+    def __init__(self, clusters: int = 10, *, every: int = 100, temperature: float = 0.1) -> None:
+        super().__init__(clusters, temperature=temperature, normalise=True)
         self.needs = Needs(augmented=1, index=True)
         self.every = _at_least(1, every, "steps between two clusterings")
+
+    def build(self, context: Context) -> None:
+        super().build(context)
+        rows, clusters, dim = context.need("rows"), self.clusters, context.need("dim")
+        if rows < clusters:
+            raise InputError(f"{rows} rows cannot be cut into {clusters} clusters")
         self.register_buffer("bank", torch.zeros(rows, dim))
         self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
         self.register_buffer("labels", torch.full((rows,), -1))

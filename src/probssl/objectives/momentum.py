@@ -7,7 +7,6 @@ is the encoder's own.
 
 from __future__ import annotations
 
-import copy
 from typing import ClassVar
 
 import torch
@@ -19,19 +18,29 @@ from probssl.errors import InputError
 from probssl.objectives.base import Pair, PairObjective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
+from probssl.parts.part import Context
 
 
 class MomentumObjective(PairObjective):
-    """An objective with a `teacher`, made from the encoder that it will train; `momentum` m in [0, 1)."""
+    """An objective with a `teacher`, a copy of the encoder that it will train.
+
+    Settings:
+        momentum: m in [0, 1), the share of itself that the teacher keeps in a step.
+    """
+
+    family: ClassVar[str] = "slow teacher"
+    compares_views: ClassVar[bool] = True
 
     steps: Tensor  # [] how often the teacher has followed
 
-    def __init__(self, encoder: nn.Module, *, temperature: float, momentum: float, pair: Pair) -> None:
+    def __init__(self, *, temperature: float, momentum: float, pair: Pair) -> None:
         if not 0 <= momentum < 1:
             raise InputError(f"the momentum of a teacher must lie in [0, 1), not {momentum:g}")
         super().__init__(Cosine(temperature), pair=pair)
         self.momentum = float(momentum)
-        self.teacher = copy.deepcopy(encoder).requires_grad_(False)
+
+    def build(self, context: Context) -> None:
+        self.teacher = context.twin().requires_grad_(False)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
@@ -68,7 +77,12 @@ class MoCo(MomentumObjective):
     z = ψ(x̃₁), the keys k = ψ'(x̃₂) are the teacher's, and the negatives q are keys of earlier batches, the newest
     `queue` of them. So there are many negatives at the cost of few: InfoNCE with candidates that are a little old.
     At first the queue holds random directions. Range [0, ∞), with log(1 + K) where all codes and keys are alike;
-    K = `queue`. Terms: `alignment` and `log_normaliser`.
+    K = `queue`. Terms: `alignment` and `log_normaliser`. MoCo v2 (Chen et al., 2020) is the same with τ = 0.2, a
+    projection head, stronger augmentations and a cosine schedule.
+
+    Settings:
+        queue: K, how many keys are remembered.
+        temperature: τ of the cosine energy.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -79,19 +93,16 @@ class MoCo(MomentumObjective):
     place: Tensor  # [] where the next keys go
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        dim: int,
-        *,
-        queue: int = 4096,
-        temperature: float = 0.07,
-        momentum: float = 0.999,
-        pair: Pair = "augmented",
+        self, *, queue: int = 4096, temperature: float = 0.07, momentum: float = 0.999, pair: Pair = "augmented"
     ) -> None:
         if queue < 1:
             raise InputError(f"the queue must hold at least one key, not {queue}")
-        super().__init__(encoder, temperature=temperature, momentum=momentum, pair=pair)
-        self.register_buffer("keys", unit(torch.randn(queue, dim)))
+        super().__init__(temperature=temperature, momentum=momentum, pair=pair)
+        self.queue = queue
+
+    def build(self, context: Context) -> None:
+        super().build(context)
+        self.register_buffer("keys", unit(torch.randn(self.queue, context.need("dim"))))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
@@ -117,31 +128,14 @@ class MoCo(MomentumObjective):
         return 0.0
 
 
-class MoCoV2(MoCo):
-    """L = mean_i [δ(z_i, k_i) + log(e^{−δ(z_i, k_i)} + Σ_q e^{−δ(z_i, q)})], δ = (1 − cos)/τ   (Chen et al., 2020).
-
-    `MoCo` with τ = 0.2, for an encoder with a projection head (`encoders.WithHead`), stronger augmentations and a
-    cosine schedule, which are for the encoder, the pairing and the plan to bring.
-    """
-
-    def __init__(
-        self,
-        encoder: nn.Module,
-        dim: int,
-        *,
-        queue: int = 4096,
-        temperature: float = 0.2,
-        momentum: float = 0.999,
-        pair: Pair = "augmented",
-    ) -> None:
-        super().__init__(encoder, dim, queue=queue, temperature=temperature, momentum=momentum, pair=pair)
-
-
 class BYOL(MomentumObjective):
     """L = ½ mean [‖h̄(z₁) − z̄'₂‖² + ‖h̄(z₂) − z̄'₁‖²] = 2 − cos(h(z₁), z'₂) − cos(h(z₂), z'₁)   (Grill et al., 2020).
 
     z = ψ(x̃), z' = ψ'(x̃) of the teacher, h = `predictor`, a bar for unit length. No negatives. Range [0, 4]. Collapse: a
     constant encoder and predictor attain the minimum 0; the predictor and the slow teacher keep training from it.
+
+    Settings:
+        hidden: units of the predictor; twice the dimensions, at least 16, unless given.
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -149,20 +143,15 @@ class BYOL(MomentumObjective):
         "dimension": "nothing in it asks for more than one direction",
     }
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        dim: int,
-        *,
-        predictor: nn.Module | None = None,
-        momentum: float = 0.996,
-        pair: Pair = "augmented",
-    ) -> None:
-        super().__init__(encoder, temperature=1.0, momentum=momentum, pair=pair)
-        hidden = max(2 * dim, 16)
-        self.predictor = (
-            MLP([dim, hidden, dim], batch_norm=True, track_running_stats=False) if predictor is None else predictor
-        )
+    def __init__(self, *, hidden: int | None = None, momentum: float = 0.996, pair: Pair = "augmented") -> None:
+        super().__init__(temperature=1.0, momentum=momentum, pair=pair)
+        self.hidden = hidden
+
+    def build(self, context: Context) -> None:
+        super().build(context)
+        dim = context.need("dim")
+        hidden = max(2 * dim, 16) if self.hidden is None else self.hidden
+        self.predictor: nn.Module = MLP.of([dim, hidden, dim], batch_norm=True, track_running_stats=False)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         sides = self.sides(views)

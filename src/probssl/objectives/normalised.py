@@ -13,27 +13,39 @@ from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair, PairObjective
 from probssl.objectives.pairwise import PairLogits
 from probssl.pairings.views import Views
+from probssl.parts.part import Context, Part
 
 
-class BiasNetwork(nn.Module):
+class Bias(Part, nn.Module):
+    """λ_φ of an augmented anchor's embedding: [n, m] → [n]."""
+
+
+class BiasNetwork(Bias):
     """λ_φ: an embedding of x̃ to a scalar, the estimate of log Z_x̃ (Siamese-EBM §2.2.2, §4.2 and appendix D.1).
 
-    Two layers with `hidden` units (default max(m/2, 2)) and ReLU; batch normalisation, on by default as in §4.2, uses
-    the statistics of the batch alone and so holds no state.
+    Two layers with ReLU; batch normalisation uses the statistics of the batch alone and so holds no state.
+
+    Settings:
+        hidden: units between the layers; half of the dimensions, at least 2, unless given.
+        batch_norm: whether these are normalised over the batch, as in §4.2.
     """
 
-    def __init__(self, dim: int, hidden: int | None = None, *, batch_norm: bool = True) -> None:
+    def __init__(self, hidden: int | None = None, *, batch_norm: bool = True) -> None:
         super().__init__()
-        hidden = max(dim // 2, 2) if hidden is None else hidden
+        self.hidden, self.batch_norm = hidden, batch_norm
+
+    def build(self, context: Context) -> None:
+        dim = context.need("dim")
+        hidden = max(dim // 2, 2) if self.hidden is None else self.hidden
         self.inner = nn.Linear(dim, hidden)
-        self.norm = nn.BatchNorm1d(hidden, track_running_stats=False) if batch_norm else nn.Identity()
+        self.norm = nn.BatchNorm1d(hidden, track_running_stats=False) if self.batch_norm else nn.Identity()
         self.outer = nn.Linear(hidden, 1)
 
     def forward(self, embedding: Tensor) -> Tensor:
         return self.outer(F.relu(self.norm(self.inner(embedding)))).squeeze(-1)
 
 
-class NoBias(nn.Module):
+class NoBias(Bias):
     """λ = 0, for energies that are normalised already."""
 
     def forward(self, embedding: Tensor) -> Tensor:
@@ -41,14 +53,19 @@ class NoBias(nn.Module):
 
 
 class Biased(PairObjective):
-    """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor."""
+    """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor.
 
+    Settings:
+        bias: λ_φ, an estimate of log Z from the embedding of an augmentation; a `BiasNetwork` unless given.
+    """
+
+    family: ClassVar[str] = "learnt normaliser or bias"
     learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     bias: nn.Module
 
-    def __init__(self, dim: int, energy: Energy | None, bias: nn.Module | None, pair: Pair) -> None:
+    def __init__(self, energy: Energy | None, bias: Bias | nn.Module | None, pair: Pair) -> None:
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
-        self.bias = BiasNetwork(dim) if bias is None else bias
+        self.bias = BiasNetwork() if bias is None else bias
 
     def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[PairLogits, Tensor]:
         """−δ(x_i, x̃_j) for all pairs, [n, n], and λ(x̃_j), [n]."""
@@ -61,10 +78,13 @@ class NCE(Biased):
 
     L = −π mean_i log σ(ℓ_ii) − (1 − π) mean_{j≠i} log σ(−ℓ_ji),   ℓ_ji = log(π/(1 − π)) − δ(x_j, x̃_i) − λ_φ(x̃_i).
 
-    `prior` is π, the share of positives; by default 1/n for a batch of n, as the batch really has (offset
-    −log(n − 1)). Range (0, ∞). Optimum: δ + λ = log p(x)p(x̃)/p(x, x̃), so λ = log Z when the energy is well
+    Range (0, ∞). Optimum: δ + λ = log p(x)p(x̃)/p(x, x̃), so λ = log Z when the energy is well
     specified, for every π. As π → 0, L/π + log π → 1 + E[δ + log Z]: maximum likelihood (Eq. 148, constant corrected).
     Collapse: a constant encoder is not a minimum; dimensions may be dropped as with InfoNCE.
+
+    Settings:
+        prior: π, the share of positives; 1/n for a batch of n unless given, as the batch really has (offset
+            −log(n − 1)).
     """
 
     admits: ClassVar[dict[str, str]] = {
@@ -73,16 +93,15 @@ class NCE(Biased):
 
     def __init__(
         self,
-        dim: int,
         energy: Energy | None = None,
         *,
-        bias: nn.Module | None = None,
+        bias: Bias | nn.Module | None = None,
         prior: float | None = None,
         pair: Pair = "original",
     ) -> None:
         if prior is not None and not 0 < prior < 1:
             raise InputError(f"the share of positives must lie strictly between 0 and 1, not {prior:g}")
-        super().__init__(dim, energy, bias, pair)
+        super().__init__(energy, bias, pair)
         self.prior = prior
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
@@ -98,7 +117,7 @@ class NCE(Biased):
         return 0.0
 
     def with_energy(self, energy: Energy) -> Objective | None:
-        return NCE(1, energy, bias=NoBias(), prior=self.prior) if self.pair == "original" else None
+        return NCE(energy, bias=NoBias(), prior=self.prior) if self.pair == "original" else None
 
 
 class SNL(Biased):
@@ -121,13 +140,12 @@ class SNL(Biased):
 
     def __init__(
         self,
-        dim: int,
         energy: Energy | None = None,
         *,
-        bias: nn.Module | None = None,
+        bias: Bias | nn.Module | None = None,
         pair: Pair = "original",
     ) -> None:
-        super().__init__(dim, energy, bias, pair)
+        super().__init__(energy, bias, pair)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         minus_energies, bias = self.logits_and_bias(encoder, views)
@@ -139,4 +157,4 @@ class SNL(Biased):
         }
 
     def with_energy(self, energy: Energy) -> Objective | None:
-        return SNL(1, energy, bias=NoBias()) if self.pair == "original" else None
+        return SNL(energy, bias=NoBias()) if self.pair == "original" else None

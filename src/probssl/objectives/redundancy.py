@@ -39,7 +39,13 @@ class BarlowTwins(PairObjective):
 
     As a bound (see above): 1 − C_kk is ½ mean (z_k − z̃_k)² of standardised embeddings, the second KL, and enters
     squared; for views that agree C is their covariance, and the other term 4λ times the first KL to second order.
+
+    Settings:
+        redundancy: λ, the weight of correlations between different dimensions.
     """
+
+    family: ClassVar[str] = "moments of the batch"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "representation": "it does not see the scale of a dimension, and at a constant encoder it has no gradient",
@@ -73,7 +79,16 @@ class VICReg(PairObjective):
 
     As a bound (see above), with Σ = Cov z: the first term is the second KL; c is, for unit variances, 4/m times the
     first KL to second order, and v asks for unit variances, from below only.
+
+    Settings:
+        invariance: λ, the weight of close pairs.
+        variance: μ, the weight of standard deviations above 1.
+        covariance: ν, the weight of covariances.
+        epsilon: ε, added to variances before their root.
     """
+
+    family: ClassVar[str] = "moments of the batch"
+    compares_views: ClassVar[bool] = True
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "covariances weigh little: to repeat a dimension costs less than to lack its variance",
@@ -121,6 +136,9 @@ class WMSE(PairObjective):
     appendix I maximises −Tr(WW̃ᵀ), where the sign must be +.
     """
 
+    family: ClassVar[str] = "moments of the batch"
+    compares_views: ClassVar[bool] = True
+
     admits: ClassVar[dict[str, str]] = {
         "representation": "it does not see the scale of a dimension, and at a constant encoder it has no gradient",
         "dimension": "it sees embeddings whitened, however little some of their directions vary",
@@ -149,7 +167,15 @@ class CorInfoMax(PairObjective):
     It is the bound above, for both views and up to the traces, which on the sphere are at most 1:
     L = 2 KL(N(0, Σ + εI) ‖ N(0, I)) − Tr Σ + the same of Σ̃ + 2 Σ_i KL(N(z_i − z̃_i, I) ‖ N(0, (n/γ) I)) + const.
     GEDI Eq. 15 prints +γ in what is maximised, and +½ log det Σ for the first KL; both are −.
+
+    Settings:
+        invariance: γ, the weight of close pairs.
+        epsilon: ε, added to the covariances.
+        normalise: whether embeddings are put on the unit sphere.
     """
+
+    family: ClassVar[str] = "moments of the batch"
+    compares_views: ClassVar[bool] = True
 
     def __init__(
         self,

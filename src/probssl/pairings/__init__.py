@@ -1,7 +1,7 @@
 """Pairings: which observations belong together, p(x, x̃). Each knows how to sample, its density and its score."""
 
-from probssl.pairings.gaussian import GaussianNoise, LinearMixture, rotations
-from probssl.pairings.groups import Each
+from probssl.pairings.each import Each
+from probssl.pairings.gaussian import GaussianNoise, LinearMixture, Rotations
 from probssl.pairings.image_score import CountableImageAugmentation
 from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, each_alone, image_preset
 from probssl.pairings.masking import MaskAndNoise
@@ -19,6 +19,7 @@ __all__ = [
     "MaskAndNoise",
     "Needs",
     "Pairing",
+    "Rotations",
     "RowPairs",
     "SampledPairing",
     "Source",
@@ -26,5 +27,4 @@ __all__ = [
     "each_alone",
     "image_preset",
     "neighbours",
-    "rotations",
 ]

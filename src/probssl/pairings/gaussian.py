@@ -18,7 +18,12 @@ class _LinearGaussian(Pairing):
     noise_mean: Tensor
     noise_root: Tensor  # scalar or [d]: standard deviations; [d, d]: lower Cholesky factor
 
-    def _register_noise(self, std: float | Tensor | None, mean: float | Tensor, covariance: Tensor | None) -> None:
+    def _register_noise(
+        self,
+        std: float | Sequence[float] | Tensor | None,
+        mean: float | Sequence[float] | Tensor,
+        covariance: Sequence[Sequence[float]] | Tensor | None,
+    ) -> None:
         if (std is None) == (covariance is None):
             raise InputError("noise takes either a standard deviation or a covariance, exactly one of them")
         if covariance is not None:
@@ -32,7 +37,7 @@ class _LinearGaussian(Pairing):
         else:
             root = torch.as_tensor(std, dtype=_floating(std))
             if root.ndim > 1 or not bool((root > 0).all()) or not bool(root.isfinite().all()):
-                raise InputError("noise standard deviations must be positive and finite, one number or one a feature")
+                raise InputError("noise standard deviations must be positive and finite, one number or one per feature")
         shift = torch.as_tensor(mean, dtype=_floating(mean))
         if not bool(shift.isfinite().all()):
             raise InputError("the mean of the noise must be finite")
@@ -86,16 +91,19 @@ class GaussianNoise(_LinearGaussian):
 
     log p(x̃ | x) = log N(x̃ − x | μ, Σ);  score: Σ⁻¹(x̃ − x − μ).
 
-    Give `std` (one number or one a feature) or a full `covariance` [d, d]; `mean` is the shift μ. `event_dims`
-    says how many trailing dimensions make one observation (1 for tables, 3 for images).
+    Settings:
+        std: standard deviations of the noise, one number or one per feature.
+        mean: the shift μ.
+        covariance: Σ [d, d], in place of standard deviations.
+        event_dims: how many trailing dimensions make one observation: 1 for tables, 3 for images.
     """
 
     def __init__(
         self,
-        std: float | Tensor | None = None,
+        std: float | Sequence[float] | Tensor | None = None,
         *,
-        mean: float | Tensor = 0.0,
-        covariance: Tensor | None = None,
+        mean: float | Sequence[float] | Tensor = 0.0,
+        covariance: Sequence[Sequence[float]] | Tensor | None = None,
         event_dims: int = 1,
     ) -> None:
         super().__init__()
@@ -129,6 +137,13 @@ class LinearMixture(_LinearGaussian):
     log p(x̃ | x) = log Σ_k w_k N(x̃ − A_k x | μ, Σ), by log-sum-exp;
     score: Σ_k r_k A_kᵀ Σ⁻¹(x̃ − A_k x − μ), with r the posterior over maps (a softmax), so that neither
     overflows however small the noise is.
+
+    Settings:
+        maps: A [K, d, d].
+        std: standard deviations of the noise, one number or one per feature.
+        weights: w, one number per map; equal unless given.
+        mean: μ of the noise.
+        covariance: Σ [d, d] of the noise, in place of standard deviations.
     """
 
     maps: Tensor
@@ -136,12 +151,12 @@ class LinearMixture(_LinearGaussian):
 
     def __init__(
         self,
-        maps: Tensor,
-        std: float | Tensor | None = None,
+        maps: Sequence[Sequence[Sequence[float]]] | Tensor,
+        std: float | Sequence[float] | Tensor | None = None,
         *,
         weights: Sequence[float] | Tensor | None = None,
-        mean: float | Tensor = 0.0,
-        covariance: Tensor | None = None,
+        mean: float | Sequence[float] | Tensor = 0.0,
+        covariance: Sequence[Sequence[float]] | Tensor | None = None,
     ) -> None:
         super().__init__()
         maps = torch.as_tensor(maps, dtype=_floating(maps))
@@ -178,9 +193,15 @@ class LinearMixture(_LinearGaussian):
         return (posterior.unsqueeze(-1) * pulled).sum(-2)
 
 
-def rotations(degrees: Sequence[float], std: float) -> LinearMixture:
-    """Rotations of the plane by equally likely angles, then isotropic noise (Siamese-EBM Eq. 162)."""
-    angles = torch.tensor([math.radians(degree) for degree in degrees], dtype=torch.float64)
-    cos, sin = angles.cos(), angles.sin()
-    maps = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
-    return LinearMixture(maps, std)
+class Rotations(LinearMixture):
+    """x̃ = R(θ) x + ε in the plane, θ one of several equally likely angles, ε ~ N(0, σ² I) (Siamese-EBM Eq. 162).
+
+    Settings:
+        degrees: the angles θ.
+        noise: σ.
+    """
+
+    def __init__(self, degrees: Sequence[float] = (-90.0, 0.0, 90.0), noise: float = 0.1) -> None:
+        angles = torch.tensor([math.radians(degree) for degree in degrees], dtype=torch.float64)
+        cos, sin = angles.cos(), angles.sin()
+        super().__init__(torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2), noise)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from probssl.errors import InputError
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import ImageAugmentation, ImageStrengths, has_score
 from probssl.pairings.views import Pairing
+from probssl.parts.part import Setting
 
 MOST_OUTCOMES = 4096
 """More would take longer than anybody waits."""
@@ -30,11 +32,15 @@ class CountableImageAugmentation(Pairing):
     along the outcome that was drawn has this one as its mean. Crops, jitter and blurs have a continuum of outcomes and
     are refused. Outcomes multiply: two for each of flip, vertical flip, grey and Sobel, (2r + 1)² for shifts of up to r
     pixels; all are computed for every image.
+
+    Settings:
+        strengths: as of `ImageAugmentation`.
+        changes: as of `ImageAugmentation`.
     """
 
-    def __init__(self, strengths: ImageStrengths | str) -> None:
+    def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()
-        self.augmentation = ImageAugmentation(strengths)
+        self.augmentation = ImageAugmentation(strengths, **changes)
         self.strengths = self.augmentation.strengths
         for name in ("crop", "jitter", "blur"):
             if getattr(self.strengths, name):
@@ -51,6 +57,13 @@ class CountableImageAugmentation(Pairing):
             raise InputError(
                 f"this augmentation has {count:,} outcomes, and {MOST_OUTCOMES:,} are the most: shift less"
             )
+
+    def settings(self) -> dict[str, Any]:
+        return self.augmentation.settings()
+
+    @classmethod
+    def declared(cls) -> dict[str, Setting]:
+        return ImageAugmentation.declared()
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.augmentation.sample(x, generator)

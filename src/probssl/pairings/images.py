@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from torch import Tensor
 from probssl.errors import InputError
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.views import Needs, SampledPairing, standard_normal
+from probssl.parts.part import Setting, explanations
 
 ATTEMPTS = 10
 """Boxes drawn for a crop, of which the first that fits into the image is taken, as in torchvision."""
@@ -29,45 +32,47 @@ _COLOURS = ("brightness", "contrast", "saturation", "hue")
 class ImageStrengths:
     """What is done to an image, how often and how strongly; by default nothing.
 
-    A bare name is the probability with which an image is changed that way. ImageStrengths are those of torchvision.
+    A name alone is the probability with which an image is changed that way. Strengths are those of torchvision.
+
+    Settings:
+        crop: a box of the image, stretched to its size.
+        crop_scale: least share of the image's area in the box; the largest is 1.
+        crop_ratio: least and largest width over height of the box, uniform in its logarithm.
+        shift: a move in both directions, zeros coming in: a crop of the padded image.
+        shift_pixels: farthest move in each direction, the padding.
+        flip: left and right exchanged.
+        vertical_flip: top and bottom exchanged.
+        jitter: brightness, contrast, saturation and hue changed, in an order that is drawn for the batch.
+        brightness: the factor is uniform in 1 ± this, and not below 0.
+        contrast: as for brightness.
+        saturation: as for brightness.
+        hue: turns of the circle of hues, uniform in ± this.
+        grey: colours lost.
+        blur: a Gaussian blur, its kernel as wide as a tenth of the image and at least three pixels (SimCLR).
+        blur_width: least and largest standard deviation, in pixels.
+        sobel: edges in place of the image.
+        noise: independent Gaussian noise in every value, which may leave [0, 1].
+        noise_std: its standard deviation.
     """
 
     crop: float = 0.0
-    """A box of the image, stretched to its size."""
     crop_scale: float = 0.08
-    """Least share of the image's area in the box; the largest is 1."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    """Least and largest width over height of the box, uniform in its logarithm."""
     shift: float = 0.0
-    """A move in both directions, zeros coming in: a crop of the padded image."""
     shift_pixels: int = 4
-    """Farthest move in each direction, the padding."""
     flip: float = 0.0
-    """Left and right exchanged."""
     vertical_flip: float = 0.0
-    """Top and bottom exchanged."""
     jitter: float = 0.0
-    """Brightness, contrast, saturation and hue changed, in an order that is drawn for the batch."""
     brightness: float = 0.4
-    """The factor is uniform in 1 ± this, and not below 0."""
     contrast: float = 0.4
-    """As for brightness."""
     saturation: float = 0.4
-    """As for brightness."""
     hue: float = 0.1
-    """Turns of the circle of hues, uniform in ± this."""
     grey: float = 0.0
-    """Colours lost."""
     blur: float = 0.0
-    """A Gaussian blur, its kernel as wide as a tenth of the image and at least three pixels (SimCLR)."""
     blur_width: tuple[float, float] = (0.1, 2.0)
-    """Least and largest standard deviation, in pixels."""
     sobel: float = 0.0
-    """Edges in place of the image."""
     noise: float = 0.0
-    """Independent Gaussian noise in every value, which may leave [0, 1]."""
     noise_std: float = 0.03
-    """Its standard deviation."""
 
     def __post_init__(self) -> None:
         for name in _STEPS:
@@ -85,6 +90,8 @@ class ImageStrengths:
             if not 0 < low <= high < math.inf:
                 raise InputError(f"{name} must be a positive range, not from {low} to {high}")
 
+
+_ABOUT = explanations(ImageStrengths)
 
 _SIMCLR = ImageStrengths(crop=1, flip=0.5, jitter=0.8, grey=0.2)
 _GEDI = ImageStrengths(crop=1, jitter=0.1, grey=0.1, noise=1, noise_std=0.03)
@@ -138,16 +145,36 @@ class ImageAugmentation(SampledPairing):
 
     with a last term that no encoder changes (Vincent 2011, of denoising): `Fisher` and `SlicedFisher` have the same
     gradient in the mean and the same minimiser, whatever is drawn, blurs included; only their value is larger.
+
+    Settings:
+        strengths: an `ImageStrengths` or the name of one to begin from; nothing is done to images unless given.
+        changes: single strengths in place of those: `ImageAugmentation("simclr-cifar", crop_scale=0.2)`.
     """
 
-    def __init__(self, strengths: ImageStrengths | str) -> None:
+    def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()
-        self.strengths = image_preset(strengths) if isinstance(strengths, str) else strengths
+        given = image_preset(strengths) if isinstance(strengths, str) else strengths or ImageStrengths()
+        self.strengths = _changed(given, changes)
 
-    def extra_repr(self) -> str:
+    def settings(self) -> dict[str, Any]:
         defaults = ImageStrengths()
         chosen = {field.name: getattr(self.strengths, field.name) for field in dataclasses.fields(ImageStrengths)}
-        return ", ".join(f"{name}={value}" for name, value in chosen.items() if value != getattr(defaults, name))
+        return {name: value for name, value in chosen.items() if value != getattr(defaults, name)}
+
+    @classmethod
+    def declared(cls) -> dict[str, Setting]:
+        hints = typing.get_type_hints(ImageStrengths)
+        return {
+            field.name: Setting(field.name, hints[field.name], field.default, _ABOUT[field.name])
+            for field in dataclasses.fields(ImageStrengths)
+        }
+
+    @property
+    def knows_score(self) -> bool:
+        return has_score(self.strengths)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.settings().items())
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return _change_some(self._moved(x, generator), self.strengths.noise, self._noise, generator)
@@ -246,10 +273,14 @@ def image_preset(name: str, **changes: object) -> ImageStrengths:
         close = difflib.get_close_matches(name, IMAGE_PRESETS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(f"there are augmentations named {', '.join(IMAGE_PRESETS)}, not {name!r}{hint}")
-    unknown = set(changes) - {field.name for field in dataclasses.fields(ImageStrengths)}
+    return _changed(IMAGE_PRESETS[name], changes)
+
+
+def _changed(strengths: ImageStrengths, changes: Mapping[str, Any]) -> ImageStrengths:
+    unknown = changes.keys() - {field.name for field in dataclasses.fields(ImageStrengths)}
     if unknown:
         raise InputError(f"an augmentation has no strength {min(unknown)!r}")
-    return dataclasses.replace(IMAGE_PRESETS[name], **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(strengths, **changes)
 
 
 def each_alone(strengths: ImageStrengths | str) -> dict[str, ImageAugmentation]:

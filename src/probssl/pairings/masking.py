@@ -21,21 +21,27 @@ class MaskAndNoise(FeaturewisePairing):
     score = ((x̃ − x)/σ²) · sigmoid(−u),  u = log((1 − ρ)/ρ) + x(x − 2x̃)/(2σ²), feature by feature.
 
     The printed Eq. 172 carries a spurious factor ρ and a wrong exponent; the form above is the derivative of
-    Eq. 170 and never overflows. `preservation` (ρ) and `noise` (σ) are one number or one a feature.
+    Eq. 170 and never overflows.
+
+    Settings:
+        preservation: ρ, the share of features that are kept, one number or one per feature; the others become 0.
+        noise: σ, the standard deviation of the noise, one number or one per feature.
     """
 
     draws: ClassVar[int] = 2
     preservation: Tensor
     noise: Tensor
 
-    def __init__(self, preservation: float | Tensor = 0.8, noise: float | Tensor = 0.1) -> None:
+    def __init__(
+        self, preservation: float | Sequence[float] | Tensor = 0.8, noise: float | Sequence[float] | Tensor = 0.1
+    ) -> None:
         super().__init__()
         keep = torch.as_tensor(preservation, dtype=torch.float64)
         scale = torch.as_tensor(noise, dtype=torch.float64)
         if keep.ndim > 1 or not bool(((keep >= 0) & (keep <= 1)).all()):
-            raise InputError("the preservation rate must lie in [0, 1], one number or one a feature")
+            raise InputError("the preservation rate must lie in [0, 1], one number or one per feature")
         if scale.ndim > 1 or not bool((scale > 0).all()) or not bool(scale.isfinite().all()):
-            raise InputError("the noise scale must be positive and finite, one number or one a feature")
+            raise InputError("the noise scale must be positive and finite, one number or one per feature")
         self.register_buffer("preservation", keep)
         self.register_buffer("noise", scale)
 

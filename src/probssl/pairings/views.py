@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.errors import InputError
+from probssl.parts.part import Part
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,21 @@ class Views:
     noise: Tensor | None = None  # [1 + J, n, m] standard normal numbers, of the observations and then of relatives
 
 
-class Pairing(nn.Module, abc.ABC):
+class Pairing(Part, nn.Module, abc.ABC):
     """A conditional p(x̃ | x): says which observations belong together.
 
     A subclass writes `sample`, and `log_prob` and `score` where they are tractable. Parameters of the
     conditional are buffers, so a pairing moves between devices like any module; randomness comes only from
     the generator that the caller hands in.
     """
+
+    knows_density: ClassVar[bool] = True
+    """Whether `log_prob` can be asked for."""
+
+    @property
+    def knows_score(self) -> bool:
+        """Whether a batch can have the score ∇ₓ log p(x̃ | x)."""
+        return self.knows_density
 
     def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
         """The batch that `needs` asks for, made from the observations x [n, ...]."""
@@ -92,6 +101,8 @@ class SampledPairing(Pairing):
 
     A subclass writes `sample` alone. Every objective trains on it but those that need the score.
     """
+
+    knows_density: ClassVar[bool] = False
 
     def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
         raise InputError(self._unknown("density"))

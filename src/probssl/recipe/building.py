@@ -12,18 +12,18 @@ from probssl import energies, objectives
 from probssl.encoders import (
     MLP,
     ConvEncoder,
-    Predictor,
+    Encoder,
+    LatentEncoder,
     ResNet8,
     ResNet18,
     WithHead,
-    latent_encoder,
-    mirrored_decoder,
     seeded,
 )
 from probssl.energies import Energy
 from probssl.objectives import GEDI, BernoulliLikelihood, GaussianLikelihood, Likelihood, Objective
 from probssl.objectives.base import Pair
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
+from probssl.parts.part import Context
 from probssl.recipe.names import (
     BASE_SCALE,
     CHAINS,
@@ -38,13 +38,10 @@ from probssl.recipe.names import (
     MOMENTUM_OBJECTIVES,
     WHITENED_ROWS,
 )
-from probssl.samplers import SGLD, Box, NormalStart, ReplayBuffer, Start, UniformStart
+from probssl.samplers import SGLD
 
 if TYPE_CHECKING:
     from probssl.recipe.recipe import Recipe
-
-LEAST_SIDE = 4
-"""What the convolutions of `conv` leave at least of the shorter side of an image, and less than twice that."""
 
 HEAD_SEED = 2
 """What is added to the seed of an encoder for its projection head."""
@@ -62,12 +59,13 @@ def encoder(recipe: Recipe, features: int) -> nn.Module:
     assert sized.dim is not None
     dim, hidden, world = sized.dim, sized.hidden or (), recipe.build_world()
     if recipe.images is not None:
-        return _with_head(sized, seeded(recipe.seed, lambda: _network(sized, dim)))
+        return _with_head(sized, seeded(recipe.seed, lambda: _network(sized, dim).bind(shape=sized.shape)))
     if world is None:
-        return _with_head(sized, seeded(recipe.seed, lambda: MLP([features, *hidden, dim])))
+        return _with_head(sized, seeded(recipe.seed, lambda: MLP.of([features, *hidden, dim])))
     sample, _ = world.observe(WHITENED_ROWS, torch.Generator().manual_seed(recipe.seed))
     sphere = recipe.energy == "cosine" or recipe.objective == "aninfonce"
-    return _with_head(sized, seeded(recipe.seed, lambda: latent_encoder(sample, dim, hidden, sphere=sphere)))
+    made = LatentEncoder(hidden, dim, sphere=sphere)
+    return _with_head(sized, seeded(recipe.seed, lambda: made.bind(shape=(features,), sample=sample)))
 
 
 def _with_head(sized: Recipe, backbone: nn.Module) -> nn.Module:
@@ -75,25 +73,21 @@ def _with_head(sized: Recipe, backbone: nn.Module) -> nn.Module:
     if sized.head is None:
         return backbone
     widths = [sized.dim or 0, *sized.head]
-    return WithHead(backbone, seeded(sized.seed + HEAD_SEED, lambda: MLP(widths)))
+    return WithHead(backbone, seeded(sized.seed + HEAD_SEED, lambda: MLP.of(widths)))
 
 
-def _network(sized: Recipe, dim: int) -> nn.Module:
+def _network(sized: Recipe, dim: int) -> Encoder:
     """The network of images [n, channels, height, width]."""
-    assert sized.shape is not None
-    channels, height, width = sized.shape
     if sized.network == "mlp":
-        return nn.Sequential(nn.Flatten(), MLP([channels * height * width, *(sized.hidden or ()), dim]))
+        return MLP(sized.hidden or (), dim)
     assert sized.width is not None
     if sized.network == "resnet8":
-        return ResNet8(channels, sized.width, dim).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return ResNet8(sized.width, dim)
     if sized.network == "resnet18":
-        return ResNet18(channels, sized.width, dim)
+        return ResNet18(sized.width, dim)
     if sized.network == "resnet18-group":
-        return ResNet18(channels, sized.width, dim, normalisation="group")
-    halvings = max(1, (min(height, width) // LEAST_SIDE).bit_length() - 1)
-    widths = [sized.width * 2 ** min(layer, 2) for layer in range(halvings)]
-    return ConvEncoder((height, width), dim, channels=channels, widths=widths, hidden=CONV_HIDDEN)
+        return ResNet18(sized.width, dim, normalisation="group")
+    return ConvEncoder(sized.width, dim, hidden=CONV_HIDDEN)
 
 
 def pairing(recipe: Recipe) -> Pairing:
@@ -111,14 +105,14 @@ def energy(recipe: Recipe, features: int) -> Energy:
         "cosine": lambda: energies.Cosine(recipe.temperature),
         "pnorm": lambda: energies.PNorm(recipe.p),
         "dot": lambda: energies.Dot(recipe.temperature),
-        "anisotropic": lambda: energies.Anisotropic(dim),
+        "anisotropic": energies.Anisotropic,
     }
     base = makers[recipe.energy]()
     if recipe.asymmetry == "predictor":
-        return energies.Asymmetric(base, predictor=Predictor(dim))
+        base = energies.Asymmetric(base)
     if recipe.asymmetry == "encoder":
-        return energies.Asymmetric(base, encoder=encoder(recipe, features))
-    return base
+        base = energies.Asymmetric(base, by="encoder")
+    return base.bind(dim=dim, encoder=encoder(recipe, features))
 
 
 def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
@@ -137,8 +131,8 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
 
     makers: dict[str, Callable[[], Objective]] = {
         "infonce": lambda: objectives.InfoNCE(made(), pair=pair),
-        "snl": lambda: objectives.SNL(dim, made(), pair=pair),
-        "nce": lambda: objectives.NCE(dim, made(), pair=pair),
+        "snl": lambda: objectives.SNL(made(), pair=pair),
+        "nce": lambda: objectives.NCE(made(), pair=pair),
         "fisher": lambda: objectives.Fisher(made()),
         "sliced-fisher": lambda: objectives.SlicedFisher(
             made(), slices=recipe.slices, expanded=recipe.images is not None
@@ -146,25 +140,32 @@ def objective(recipe: Recipe, features: int, rows: int | None) -> Objective:
         "jensen-shannon": lambda: objectives.JensenShannon(made(), pair=pair),
         "chi-squared": lambda: objectives.ChiSquared(made(), pair=pair),
         "renyi": lambda: objectives.RenyiInfoNCE(made(), order=recipe.order, pair=pair),
-        "simclr": lambda: objectives.SimCLR(made(), pair=pair),
+        "simclr": lambda: objectives.InfoNCE(made(), candidates="two-view", pair=pair),
         "spectral": lambda: objectives.Spectral(pair=pair),
         "triplet": lambda: objectives.Triplet(made(), margin=recipe.margin, pair=pair),
-        "simsiam": lambda: objectives.SimSiam(dim, pair=pair),
+        "simsiam": lambda: objectives.SimSiam(pair=pair),
         "barlow": lambda: objectives.BarlowTwins(pair=pair),
         "vicreg": lambda: objectives.VICReg(pair=pair),
         "wmse": lambda: objectives.WMSE(pair=pair),
         "corinfomax": lambda: objectives.CorInfoMax(pair=pair),
-        "aninfonce": lambda: objectives.AnInfoNCE(dim),
-        "swav": lambda: objectives.SwAV(dim, clusters, temperature=temperature, pair=pair),
-        "protocpc": lambda: objectives.ProtoCPC(dim, clusters, temperature=temperature, pair=pair),
-        "gedi": lambda: _gedi(sized, features, recipe.generative, recipe.invariance, recipe.balance),
-        "jem": lambda: _gedi(sized, features, 1.0, 0.0, 0.0),
-        "deepcluster": lambda: objectives.DeepClustering(dim, clusters, rows, temperature=temperature),
-        "instance": lambda: objectives.InstanceDiscrimination(dim, rows, temperature=temperature),
+        "aninfonce": lambda: objectives.InfoNCE(energies.Anisotropic(normalise=True), candidates="originals"),
+        "swav": lambda: objectives.SwAV(clusters, temperature=temperature, pair=pair),
+        "protocpc": lambda: objectives.ProtoCPC(clusters, temperature=temperature, pair=pair),
+        "gedi": lambda: _gedi(sized, recipe.generative, recipe.invariance, recipe.balance),
+        "jem": lambda: _gedi(sized, 1.0, 0.0, 0.0),
+        "deepcluster": lambda: objectives.DeepClustering(clusters, temperature=temperature),
+        "instance": lambda: objectives.InstanceDiscrimination(temperature=temperature),
     }
-    makers |= {name: lambda: _generative(sized, features, pair) for name in GENERATIVE_OBJECTIVES}
-    makers |= {name: lambda: _momentum(sized, features, pair) for name in MOMENTUM_OBJECTIVES}
-    return seeded(recipe.seed + 1, makers[recipe.objective])
+    makers |= {name: lambda: _generative(sized, pair) for name in GENERATIVE_OBJECTIVES}
+    makers |= {name: lambda: _momentum(sized, pair) for name in MOMENTUM_OBJECTIVES}
+    context = Context(
+        dim=dim,
+        shape=sized.shape or (features,),
+        rows=rows,
+        batch_size=recipe.batch_size,
+        encoder=encoder(recipe, features),
+    )
+    return seeded(recipe.seed + 1, lambda: makers[recipe.objective]().bind(context))
 
 
 def _embedded(sized: Recipe) -> int:
@@ -173,71 +174,57 @@ def _embedded(sized: Recipe) -> int:
     return sized.head[-1] if sized.head else sized.dim
 
 
-def _generative(sized: Recipe, features: int, pair: Pair) -> Objective:
+def _generative(sized: Recipe, pair: Pair) -> Objective:
     """A latent-variable model whose decoder is the encoder's mirror image.
 
     vae and beta-vae model the data as it is; the others model augmentations, cr-vae of tables with the data.
     """
-    assert sized.dim is not None
-    decoder = mirrored_decoder(encoder(sized, features), sized.dim, sized.shape or (features,))
     likelihood: Likelihood = BernoulliLikelihood()
     if sized.likelihood == "gaussian":
         assert sized.likelihood_variance is not None
         likelihood = GaussianLikelihood(sized.likelihood_variance)
     if sized.objective == "cr-vae":
-        return objectives.CRVAE(sized.dim, decoder, likelihood, consistency=sized.consistency, pair=pair)
+        return objectives.CRVAE(likelihood, consistency=sized.consistency, pair=pair)
     if sized.objective == "simvae":
         return objectives.SimVAE(
-            sized.dim,
-            decoder,
-            likelihood,
-            related=sized.related,
-            variance=sized.latent_variance,
-            mean_variance=sized.mean_variance,
+            likelihood, related=sized.related, variance=sized.latent_variance, mean_variance=sized.mean_variance
         )
-    beta = sized.beta if sized.objective == "beta-vae" else 1.0
-    return objectives.VAE(sized.dim, decoder, likelihood, beta=beta, of="data")
+    return objectives.VAE(likelihood, beta=sized.beta if sized.objective == "beta-vae" else 1.0, of="data")
 
 
-def _momentum(sized: Recipe, features: int, pair: Pair) -> Objective:
+def _momentum(sized: Recipe, pair: Pair) -> Objective:
     """An objective with a teacher that starts as the encoder; moco and mocov2 differ in the encoder's head alone."""
-    student, dim = encoder(sized, features), _embedded(sized)
     if sized.objective == "byol":
-        return objectives.BYOL(student, dim, momentum=sized.momentum, pair=pair)
-    return objectives.MoCo(
-        student, dim, queue=sized.queue, temperature=sized.temperature, momentum=sized.momentum, pair=pair
-    )
+        return objectives.BYOL(momentum=sized.momentum, pair=pair)
+    return objectives.MoCo(queue=sized.queue, temperature=sized.temperature, momentum=sized.momentum, pair=pair)
 
 
-def _gedi(sized: Recipe, features: int, generative: float, invariance: float, balance: float) -> Objective:
+def _gedi(sized: Recipe, generative: float, invariance: float, balance: float) -> Objective:
     """GEDI with chains that start where the data lies.
 
     Standardised rows are N(0, 1) in every feature. Images lie in the unit box, which the chains do not leave.
     """
-    assert sized.dim is not None
-    start: Start
-    if sized.shape is not None:
-        start = UniformStart(torch.zeros(sized.shape), torch.ones(sized.shape))
+    images = sized.shape is not None
+    sampler = SGLD(sized.sgld_steps, LANGEVIN_STEP)
+    if images:
         sampler = SGLD(
             sized.sgld_steps,
             IMAGE_LANGEVIN_STEP,
             noise=IMAGE_LANGEVIN_NOISE,
             clip=IMAGE_LANGEVIN_CLIP,
-            box=Box(0.0, 1.0),
+            box=(0.0, 1.0),
         )
-    else:
-        start = NormalStart(torch.zeros(features), torch.ones(features))
-        sampler = SGLD(steps=sized.sgld_steps, step_size=LANGEVIN_STEP)
     return GEDI(
-        sized.dim,
         sized.clusters or CLUSTERS,
-        ReplayBuffer(start, max(CHAINS, sized.batch_size), CHAINS_RENEWED),
-        sampler,
         generative=generative,
         invariance=invariance,
         balance=balance,
         magnitude=MAGNITUDE if generative else 0.0,
-        base_scale=BASE_SCALE if sized.shape is None else None,
-        pair="original" if sized.shape is None or not invariance + balance else "augmented",
+        base_scale=None if images else BASE_SCALE,
+        pair="augmented" if images and invariance + balance else "original",
         density_of="data",
+        chains=CHAINS,
+        reinitialise=CHAINS_RENEWED,
+        start="uniform" if images else "normal",
+        sampler=sampler,
     )

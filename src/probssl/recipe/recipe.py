@@ -266,8 +266,8 @@ class Recipe:
             steps=self.steps,
             batch_size=self.batch_size,
             optimiser=self.optimiser,  # type: ignore[arg-type]
-            learning_rate=self.lr,
-            objective_learning_rate=self.objective_lr,
+            lr=self.lr,
+            objective_lr=self.objective_lr,
             weight_decay=self.weight_decay,
             warmup=self.warmup,
             clip_norm=self.clip_norm if self.clip_norm != 0 else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +50,8 @@ class SGLD:
     η is `step_size`. Give the temperature T, or the standard deviation of the noise, σ = √(2ηT): small steps sample
     p^{1/T}, so only T = 1, the default, samples p itself. GEDI's toy settings (η = 0.01²/2, σ = 0.01) have T = 1; those
     for images (η = 1, σ = 0.01) have T = 5·10⁻⁵ and so look for modes rather than sample. `clip` bounds every entry of
-    the gradient. `box` keeps x between walls. Noise comes from `generator`, or torch's own random state.
+    the gradient. `box`, of a low and a high wall, keeps x between them. Noise comes from `generator`, or torch's own
+    random state.
     """
 
     steps: int = 20
@@ -57,9 +59,11 @@ class SGLD:
     noise: float | None = None
     temperature: float | None = None
     clip: float | None = None
-    box: Box | None = None
+    box: Box | tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.box, tuple):
+            object.__setattr__(self, "box", Box(*self.box))
         if self.steps < 1:
             raise InputError(f"Langevin dynamics takes at least one step, not {self.steps}")
         if not 0 < self.step_size < math.inf:
@@ -69,7 +73,7 @@ class SGLD:
         for name in ("noise", "temperature"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
-                raise InputError(f"the {name} must not be negative, and finite, not {value:g}")
+                raise InputError(f"the {name} must be finite and ≥ 0, not {value:g}")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise InputError(f"the largest entry of a gradient must be positive and finite, not {self.clip:g}")
         temperature = 1.0 if self.temperature is None else self.temperature
@@ -78,6 +82,11 @@ class SGLD:
         else:
             temperature = self.noise**2 / (2 * self.step_size)
         object.__setattr__(self, "temperature", temperature)
+
+    def settings(self) -> dict[str, Any]:
+        """What makes the same dynamics again."""
+        box = (self.box.low, self.box.high) if isinstance(self.box, Box) else None
+        return {"steps": self.steps, "step_size": self.step_size, "noise": self.noise, "clip": self.clip, "box": box}
 
     def walk(
         self,
@@ -114,7 +123,7 @@ class SGLD:
             moved = x.detach().add(slope, alpha=self.step_size)
             if self.noise:
                 moved.add_(torch.empty_like(moved).normal_(generator=generator), alpha=self.noise)
-            x = moved if self.box is None else self.box.reflect(moved)
+            x = self.box.reflect(moved) if isinstance(self.box, Box) else moved
         with torch.no_grad():
             energies.append(-log_density(x).mean())
         return x, Trace(torch.stack(energies), torch.stack(norms) if norms else x.new_empty(0))

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probssl.energies import Cosine
+from probssl.energies import Anisotropic, Cosine
 from probssl.metrics import concentration_error, loss_gap
-from probssl.objectives import AnInfoNCE, Ensemble, InfoNCE, Objective, TriCL
+from probssl.objectives import Ensemble, InfoNCE, Objective, TriCL
+from probssl.objectives.infonce import Candidates
 from probssl.studies import recovery
 from probssl.studies.base import Config, Result
 from probssl.worlds import Conditional, FisherBingham, ProjectedGaussian, ShellGaussian, Sphere, Uniform, World
@@ -40,12 +41,16 @@ def objective(config: Config) -> Objective:
     if loss == "InfoNCE":
         return InfoNCE(Cosine(config["temperature"]), candidates="originals")
     if loss == "AnInfoNCE":
-        return AnInfoNCE(dim, concentration=start, candidates=config.get("candidates", "originals"), anchor=None)
+        return _aninfonce(start, config.get("candidates", "originals")).bind(dim=dim)
     if loss == "ensemble AnInfoNCE":
-        return Ensemble([AnInfoNCE(dim, concentration=start) for _ in config["concentrations"]])
+        return Ensemble([_aninfonce(start) for _ in config["concentrations"]]).bind(dim=dim)
     if loss in ("TriCL", "TriCL InfoNCE"):
-        return TriCL(dim, contrast="spectral" if loss == "TriCL" else "infonce")
+        return TriCL(contrast="spectral" if loss == "TriCL" else "infonce").bind(dim=dim)
     raise ValueError(f"no such loss: {loss}")
+
+
+def _aninfonce(start: float | Sequence[float], candidates: Candidates = "originals") -> InfoNCE:
+    return InfoNCE(Anisotropic(start, normalise=True), candidates=candidates)
 
 
 def content_and_style(concentrations: Sequence[float]) -> dict[str, list[int]]:
@@ -66,7 +71,7 @@ def trial(config: Config) -> Result:
     first = first[0] if isinstance(first[0], list) else first
     encoder = recovery.encoder_for(made, config["hidden"], sphere=config["loss"] != "TriCL", seed=config["seed"])
     plan = recovery.plan(
-        config["steps"], config["batch"], config["rate"], objective_learning_rate=config.get("concentration rate")
+        config["steps"], config["batch"], config["rate"], objective_lr=config.get("concentration rate")
     )
     found = recovery.recover(made, encoder, loss, plan, seed=config["seed"], groups=content_and_style(first))
     if config["loss"] == "AnInfoNCE":
@@ -78,7 +83,7 @@ def trial(config: Config) -> Result:
 
 def gap(made: World, encoder: nn.Module, loss: Objective, config: Config) -> dict[str, float]:
     """How far the loss is above the least possible one, that of the true latents and concentrations, batch by batch."""
-    best = AnInfoNCE(made.dim, concentration=torch.tensor(config["concentrations"]), anchor=None)
+    best = _aninfonce(config["concentrations"]).bind(dim=made.dim)
     invert = _Inverse(made)
     generator = torch.Generator().manual_seed(30_000 + config["seed"])
     ours, least = [], []

@@ -13,7 +13,7 @@ from probssl.encoders import MLP, encode, seeded
 from probssl.energies import Euclidean
 from probssl.metrics import linear_probe
 from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective
-from probssl.pairings import LinearMixture, rotations
+from probssl.pairings import Rotations
 from probssl.studies.base import Config, Result
 from probssl.training import TrainingPlan
 from probssl.training.stacked import Trial as Training
@@ -23,17 +23,17 @@ SIZES = (2, 20, 2)
 
 LOSSES: dict[str, Callable[[], Objective]] = {
     "KL": lambda: InfoNCE(Euclidean()),
-    "SNL": lambda: SNL(2, Euclidean(), bias=BiasNetwork(2, 20, batch_norm=False)),
-    "NCE": lambda: NCE(2, Euclidean(), bias=BiasNetwork(2, 20, batch_norm=False)),
+    "SNL": lambda: SNL(Euclidean(), bias=BiasNetwork(20, batch_norm=False)).bind(dim=2),
+    "NCE": lambda: NCE(Euclidean(), bias=BiasNetwork(20, batch_norm=False)).bind(dim=2),
     "Fisher": lambda: Fisher(Euclidean()),
 }
 METRICS = ("linear probe", "two-means")
 BASELINES = ("raw features", "untrained encoder")
 
 
-def augmentation() -> LinearMixture:
+def augmentation() -> Rotations:
     """Rotate by −90°, 0° or 90°, then add noise of standard deviation 0.1."""
-    return rotations((-90, 0, 90), std=0.1)
+    return Rotations((-90, 0, 90), 0.1)
 
 
 def inputs(table: Table) -> torch.Tensor:
@@ -66,7 +66,7 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
 
 def _encoder(config: Config) -> MLP:
     """The encoder from which every loss of one seed starts."""
-    return seeded(config["seed"], lambda: MLP(SIZES))
+    return seeded(config["seed"], lambda: MLP.of(SIZES))
 
 
 def training(config: Config) -> Training:
@@ -76,8 +76,8 @@ def training(config: Config) -> Training:
     plan = TrainingPlan(
         steps=steps,
         batch_size=len(x),
-        learning_rate=0.01,
-        objective_learning_rate=0.1,
+        lr=0.01,
+        objective_lr=0.1,
         warmup=0,
         anneal="constant",
         log_every=max(1, steps // 100),

@@ -92,12 +92,10 @@ def circles_objective(recipe: Recipe) -> Objective:
     maker = {"snl": SNL, "nce": NCE}.get(recipe.objective)
     if maker is None:
         return recipe.build_objective(2)
-    energy, dim = recipe.build_energy(2), circles_trials.SIZES[-1]
-    return seeded(recipe.seed + 1, lambda: maker(dim, energy, bias=BiasNetwork(dim, 20, batch_norm=False)))
+    made = maker(recipe.build_energy(2), bias=BiasNetwork(20, batch_norm=False))
+    return seeded(recipe.seed + 1, lambda: made.bind(dim=circles_trials.SIZES[-1]))
 
 
 def circles_plan(steps: int, rows: int) -> TrainingPlan:
     """The optimisation of `siamese/circles`: all rows a step, constant rates."""
-    return TrainingPlan(
-        steps, rows, learning_rate=0.01, objective_learning_rate=0.1, warmup=0, anneal="constant", log_every=20
-    )
+    return TrainingPlan(steps, rows, lr=0.01, objective_lr=0.1, warmup=0, anneal="constant", log_every=20)

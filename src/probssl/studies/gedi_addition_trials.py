@@ -17,9 +17,9 @@ from probssl.data.mnist import mnist
 from probssl.encoders import ConvEncoder, ResNet8, encode, seeded
 from probssl.errors import NonFiniteLoss
 from probssl.objectives import GEDI, ConstrainedGEDI
-from probssl.pairings import Each, ImageAugmentation, image_preset
+from probssl.pairings import Each, ImageAugmentation
 from probssl.pictures import as_bytes
-from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
+from probssl.samplers import SGLD, Box
 from probssl.studies.base import Config, Result
 from probssl.studies.pictures import as_text
 from probssl.symbolic import Constraint, divergence_of_mean
@@ -84,9 +84,9 @@ def sums(images: Tensor, labels: Tensor, count: int, seed: int) -> Tensor:
 def encoder_of(config: Config) -> nn.Module:
     """The network of a trial: GEDI's residual one, or convolutions that take a seventh of the time of its thinnest."""
     if config["network"] == "residual":
-        return seeded(config["seed"], lambda: ResNet8(1, config["width"]))
+        return seeded(config["seed"], lambda: ResNet8(config["width"]).bind(shape=(1, SIDE, SIDE)))
     first, second, dim = config["width"], 2 * config["width"], 4 * config["width"]
-    return seeded(config["seed"], lambda: ConvEncoder(SIDE, dim, widths=(first, second), hidden=dim))
+    return seeded(config["seed"], lambda: ConvEncoder((first, second), dim, hidden=dim).bind(shape=(1, SIDE, SIDE)))
 
 
 def objective_of(config: Config) -> GEDI:
@@ -94,34 +94,31 @@ def objective_of(config: Config) -> GEDI:
     method, dim = config["method"], (1 if config["network"] == "residual" else 4) * config["width"]
     sampler = SGLD(steps=config["sgld"], step_size=STEP_SIZE, noise=STEP_NOISE, box=WALLS)
 
-    def build() -> GEDI:
-        box = torch.zeros(1, SIDE, SIDE), torch.ones(1, SIDE, SIDE)
-        buffer = ReplayBuffer(UniformStart(*box), config["chains"], REINITIALISE) if "GEDI" in method else None
-        if method == "GEDI":
-            return GEDI(
-                dim,
-                DIGITS,
-                buffer,
-                sampler,
-                generative=GENERATIVE,
-                invariance=INVARIANCE,
-                balance=BALANCE_WITHOUT,
-                magnitude=config["magnitude"],
-                pair="augmented",
-            )
-        return ConstrainedGEDI(
-            dim,
+    kept: dict[str, Any] = {"chains": config["chains"], "reinitialise": REINITIALISE, "start": "uniform"}
+    samples = "GEDI" in method
+    if method == "GEDI":
+        loss = GEDI(
+            DIGITS,
+            generative=GENERATIVE,
+            invariance=INVARIANCE,
+            balance=BALANCE_WITHOUT,
+            magnitude=config["magnitude"],
+            pair="augmented",
+            sampler=sampler,
+            **kept,
+        )
+    else:
+        loss = ConstrainedGEDI(
             addition(),
-            buffer,
-            sampler,
             constraint=CONSTRAINT,
             balance=0.0 if method == "constraint" else config["balance"],
-            generative=0.0 if buffer is None else GENERATIVE,
-            magnitude=0.0 if buffer is None else config["magnitude"],
+            generative=GENERATIVE if samples else 0.0,
+            magnitude=config["magnitude"] if samples else 0.0,
             pair="augmented",
+            sampler=sampler,
+            **kept,
         )
-
-    return seeded(config["seed"], build)
+    return seeded(config["seed"], lambda: loss.bind(dim=dim, shape=(1, SIDE, SIDE)))
 
 
 def trial(config: Config) -> Result:
@@ -129,12 +126,12 @@ def trial(config: Config) -> Result:
     data, seed, method = digits(), config["seed"], config["method"]
     x = sums(*data.train, config["examples"], seed)
     config = {**config, "seed": seed + 1000 * config["start"]}  # another start has other weights, and the same sums
-    augmentation = ImageAugmentation(image_preset("gedi-mnist", crop_scale=CROP))
+    augmentation = ImageAugmentation("gedi-mnist", crop_scale=CROP)
     encoder, objective = encoder_of(config), objective_of(config)
     plan = TrainingPlan(
         steps=config["steps"],
         batch_size=BATCH,
-        learning_rate=config["rate"],
+        lr=config["rate"],
         weight_decay=WEIGHT_DECAY,
         warmup=50,
         anneal=config["anneal"],

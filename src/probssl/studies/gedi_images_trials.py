@@ -33,7 +33,7 @@ class Classifier(nn.Module):
 
     def __init__(self, size: int, channels: int, classes: int) -> None:
         super().__init__()
-        self.features = ConvEncoder(size, FEATURES, channels=channels, widths=(16, 32), hidden=128)
+        self.features = ConvEncoder((16, 32), FEATURES, hidden=128).bind(shape=(channels, size, size))
         self.classes = nn.Linear(FEATURES, classes)
 
     def forward(self, x: Tensor) -> Tensor:

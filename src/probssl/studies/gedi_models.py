@@ -19,13 +19,13 @@ from probssl.data import load_images, unit_floats
 from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
 from probssl.data.images import find_images
-from probssl.encoders import MLP, ConvEncoder, ResNet8, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, seeded
 from probssl.errors import CheckpointError, NonFiniteLoss
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
-from probssl.pairings import ImageAugmentation, Needs, Views, image_preset
+from probssl.pairings import ImageAugmentation, Needs, Views
 from probssl.pairings.views import standard_normal
-from probssl.samplers import SGLD, Box, ReplayBuffer, UniformStart
+from probssl.samplers import SGLD, Box, UniformStart
 from probssl.studies import keys
 from probssl.studies.base import Config
 from probssl.training import TrainingPlan, fit
@@ -150,15 +150,14 @@ def build(config: Config) -> tuple[nn.Module, Objective | None, nn.Module]:
     method, width, seed = config["method"], config["width"], config["seed"]
     found = images_of(config["data"])
     normalised = method in ("BarlowTwins", "SwAV")
-    channels, size, _ = found.shape
     clusters = len(found.classes)
     pixels = floats(found.train[: config["rows"]])
     scaling = Standardised(pixels.mean(), pixels.std())
     encoder = seeded(
         seed,
         lambda: WithHead(
-            nn.Sequential(scaling, _backbone(config["network"], channels, size, width)),
-            MLP([width, 2 * width, width], batch_norm=normalised),
+            nn.Sequential(scaling, _backbone(config["network"], width).bind(shape=found.shape)),
+            MLP.of([width, 2 * width, width], batch_norm=normalised),
         ),
     )
     encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -168,34 +167,32 @@ def build(config: Config) -> tuple[nn.Module, Objective | None, nn.Module]:
     return encoder, None if method == UNTRAINED else objective, objective.head
 
 
-def _backbone(network: str, channels: int, size: int, width: int) -> nn.Module:
+def _backbone(network: str, width: int) -> Encoder:
     """GEDI's residual network, or one of two convolutions of stride 2 that takes a fifth of the time."""
     if network == RESIDUAL:
-        return ResNet8(channels, width)
-    return ConvEncoder(size, width, channels=channels, widths=(16, 32), hidden=128, slope=0.2)
+        return ResNet8(width)
+    return ConvEncoder((16, 32), width, hidden=128, slope=0.2)
 
 
 def _clustering(config: Config, clusters: int, shape: tuple[int, ...]) -> ClusteringObjective:
-    width, seed, method = config["width"], config["seed"], config["method"]
+    width, method = config["width"], config["method"]
     if method == "SwAV":
-        return SwAV(width, clusters)
-    weights = gedi_weights(VARIANTS.get(method, "no gen"), invariance=config["invariance"], balance=config["balance"])
-    buffer = None
-    if weights["generative"]:
-        start = UniformStart(torch.full(shape, WALLS.low), torch.full(shape, WALLS.high))
-        buffer = ReplayBuffer(start, config["chains"], config["reinitialise"], torch.Generator().manual_seed(seed + 2))
-    return GEDI(
-        width,
+        return SwAV(clusters).bind(dim=width)
+    weights: dict[str, Any] = gedi_weights(
+        VARIANTS.get(method, "no gen"), invariance=config["invariance"], balance=config["balance"]
+    )
+    loss = GEDI(
         clusters,
-        buffer,
-        sampler_of(config),
-        generative=weights["generative"],
-        invariance=weights["invariance"],
-        balance=weights["balance"],
-        magnitude=config["magnitude"] if buffer is not None else 0.0,
+        **weights,
+        magnitude=config["magnitude"] if weights["generative"] else 0.0,
         pair=config["pair"] if method != "JEM" else "original",  # which has no clusters to ask for
         density_of="data",
+        chains=config["chains"],
+        reinitialise=config["reinitialise"],
+        start=UniformStart(torch.full(shape, WALLS.low), torch.full(shape, WALLS.high)),
+        sampler=sampler_of(config),
     )
+    return loss.bind(dim=width)
 
 
 def sampler_of(config: Config) -> SGLD:
@@ -209,7 +206,7 @@ def plan_of(config: Config, rows: int) -> TrainingPlan:
     return TrainingPlan(
         steps=steps,
         batch_size=config["batch"],
-        learning_rate=config["rate"],
+        lr=config["rate"],
         warmup=min(config["warmup"], steps // 10),
         anneal=config["anneal"],
         log_every=max(1, steps // 20),
@@ -242,7 +239,7 @@ def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Mod
     """Train in place on the first rows of the set; returns the last loss."""
     x = floats(images_of(config["data"]).train[: config["rows"]])
     changes = {} if config["crop"] is None else {"crop_scale": config["crop"]}
-    pairing = NoisyImages(image_preset(PRESETS[config["data"]], **changes))
+    pairing = NoisyImages(PRESETS[config["data"]], **changes)
     fitted = fit(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
     if fitted.interrupted:
         raise KeyboardInterrupt

@@ -62,7 +62,7 @@ class Settings:
 
     steps: int = 3000
     batch_size: int = 128
-    learning_rate: float = 0.01
+    lr: float = 0.01
     noise: float = 0.07
     generative: float = 1.0
     magnitude: float = 0.01  # of energies
@@ -81,7 +81,7 @@ class Settings:
 
 PRINTED = Settings(
     batch_size=400,
-    learning_rate=1e-3,
+    lr=1e-3,
     noise=PAPER_NOISE,
     magnitude=0.0,
     prior=10.0,
@@ -174,7 +174,7 @@ class Learner:
         plan = TrainingPlan(
             steps=steps,
             batch_size=s.batch_size,
-            learning_rate=s.learning_rate,
+            lr=s.lr,
             warmup=0,
             anneal=s.anneal,
             initial_weights={"prior": s.prior_at_first} if ramp else None,
@@ -194,10 +194,10 @@ class Learner:
     def _network(self) -> nn.Module:
         if self.method in BASELINES:
             head = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
-            return WithHead(MLP([2, 100, 100, 2], batch_norm=True), head)
+            return WithHead(MLP.of([2, 100, 100, 2], batch_norm=True), head)
         if self.settings.bottleneck:
-            return nn.Sequential(*MLP([2, 100, 100, 2, 4]), nn.ReLU())
-        network = nn.Sequential(*MLP([2, 100, 100]), nn.ReLU())
+            return nn.Sequential(*MLP.of([2, 100, 100, 2, 4]), nn.ReLU())
+        network = nn.Sequential(*MLP.of([2, 100, 100]), nn.ReLU())
         if self.settings.gain:
             lay_hinges(network[0], self.x, self.settings.gain)  # type: ignore[arg-type]
         return network
@@ -206,16 +206,21 @@ class Learner:
         """The objectives of the stages, which share centres and chains."""
         s = self.settings
         if self.method in BASELINES:
-            return nn.ModuleList([BarlowTwins() if self.method == "BarlowTwins" else SwAV(2, 2)])
+            return nn.ModuleList([BarlowTwins() if self.method == "BarlowTwins" else SwAV(2).bind(dim=2)])
         dim = 4 if s.bottleneck else 100
         chains = ReplayBuffer(UniformStart.around(self.x, 0.2), s.chains, s.reinitialise)
         head = Prototypes(dim, 2)
 
         def objective(variant: str) -> GEDI:
-            weights = gedi_weights(variant, generative=s.generative, invariance=s.invariance, balance=s.prior)
+            weights: dict[str, Any] = gedi_weights(
+                variant, generative=s.generative, invariance=s.invariance, balance=s.prior
+            )
             sampler = SGLD(steps=s.sgld_steps, step_size=s.sgld_step)
             bound = s.magnitude if weights["generative"] else 0.0
-            return GEDI(dim, 2, chains, sampler, magnitude=bound, head=head, base_scale=s.base_scale, **weights)  # type: ignore[arg-type]
+            made = GEDI(2, magnitude=bound, base_scale=s.base_scale, sampler=sampler, chains=1, **weights)
+            made = made.bind(dim=dim, shape=(2,))
+            made.head, made.buffer = head, chains if weights["generative"] else None
+            return made
 
         variants = ("jem", "no gen") if self.method == TWO_STAGE else (VARIANTS[self.method],)
         return nn.ModuleList([objective(variant) for variant in variants])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from scipy.optimize import minimize_scalar
-from torch import nn
+from torch import Tensor, nn
 
 from probssl.energies import Anisotropic
-from probssl.objectives import AnInfoNCE, InfoNCE
+from probssl.objectives import InfoNCE
+from probssl.objectives.infonce import Candidates
 from probssl.pairings import Needs
 from probssl.studies import recovery
 from probssl.studies.base import Config, Result
@@ -40,7 +40,7 @@ def loss_curve(config: Config) -> Result:
     identity = nn.Identity()
 
     def loss(concentration: float) -> float:
-        energy = Anisotropic(config["dim"], concentration)
+        energy = Anisotropic(concentration).bind(dim=config["dim"])
         with torch.no_grad():
             return InfoNCE(energy, candidates="given", anchor="original")(identity, views).total.item()
 
@@ -64,20 +64,25 @@ def fine_tuning(config: Config) -> Result:
         negatives=config["negatives"],
     )
     encoder = recovery.encoder_for(usual, config["hidden"], sphere=True, seed=seed)
-    rates = {"objective_learning_rate": config["concentration rate"]}
+    rates = {"objective_lr": config["concentration rate"]}
     before = recovery.recover(
         usual,
         encoder,
-        objective := AnInfoNCE(dim, concentration=config["start"], candidates="batch", anchor="original"),
+        objective := _aninfonce(config["start"], "batch").bind(dim=dim),
         recovery.plan(config["steps"], batch, config["rate"], anneal="constant", **rates),
         seed=seed,
     )
     found: Result = {"before": before["r2"], "curve": before["curve"]}
     for name, world in (("usual", usual), ("hard", hard)):
-        candidates: Sequence[str] = "batch" if name == "usual" else "batch-and-given"
-        again = AnInfoNCE(dim, concentration=objective.concentrations, candidates=candidates, anchor="original")  # type: ignore[arg-type]
+        assert isinstance(objective.energy, Anisotropic)
+        learnt = objective.energy.concentration.detach()
+        again = _aninfonce(learnt, "batch" if name == "usual" else "batch-and-given").bind(dim=dim)
         more = recovery.plan(config["more steps"], batch, config["rate"], **rates)
         after = recovery.recover(world, copy.deepcopy(encoder), again, more, seed=seed + 1)
         found[name] = after["r2"]
         found[f"{name} curve"] = after["curve"]
     return found
+
+
+def _aninfonce(start: float | Tensor, candidates: Candidates) -> InfoNCE:
+    return InfoNCE(Anisotropic(start, normalise=True), candidates=candidates, anchor="original")

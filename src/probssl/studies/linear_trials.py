@@ -33,12 +33,12 @@ LOSSES: dict[str, Callable[[int], Objective]] = {
     "Fisher": lambda m: Fisher(),
     "sliced Fisher": lambda m: SlicedFisher(),
     "KL": lambda m: InfoNCE(Euclidean()),
-    "NCE": lambda m: NCE(m, bias=LogNormaliser(m)),
-    "SNL": lambda m: SNL(m, bias=LogNormaliser(m)),
-    "SNL, quadratic bias": lambda m: SNL(m, bias=LogNormaliser(m, network=False)),
+    "NCE": lambda m: NCE(bias=LogNormaliser(m)),
+    "SNL": lambda m: SNL(bias=LogNormaliser(m)),
+    "SNL, quadratic bias": lambda m: SNL(bias=LogNormaliser(m, network=False)),
     "Rényi 2": lambda m: RenyiInfoNCE(Euclidean(), order=2.0),
     "χ²": lambda m: ChiSquared(Euclidean()),
-    "Jensen–Shannon": lambda m: JensenShannon(Euclidean()),
+    "Jensen–Shannon": lambda m: JensenShannon(Euclidean()).bind(),
 }
 
 
@@ -50,7 +50,7 @@ class LogNormaliser(nn.Module):
         self.constant = nn.Parameter(torch.zeros(()))
         self.linear = nn.Parameter(torch.zeros(dim))
         self.quadratic = nn.Parameter(torch.zeros(dim, dim))
-        self.network = BiasNetwork(dim, 32, batch_norm=False) if network else None
+        self.network = BiasNetwork(32, batch_norm=False).bind(dim=dim) if network else None
         if self.network is not None:
             nn.init.zeros_(self.network.outer.weight)
 
@@ -92,15 +92,13 @@ def train_all(tasks: list[tuple[Case, int]], steps: int, batch_size: int) -> Ite
 
 def _training(case: Case, seed: int, steps: int, batch_size: int) -> Training:
     x = torch.from_numpy(case.data(seed)).float()
-    encoder = seeded(seed, lambda: MLP([x.shape[1], case.outputs], bias=False))
+    encoder = seeded(seed, lambda: MLP.of([x.shape[1], case.outputs], bias=False))
     objective = seeded(seed + 1, lambda: LOSSES[case.loss](case.outputs))
     if case.asymmetric:
-        other = seeded(seed + 2, lambda: MLP([x.shape[1], case.outputs]))
-        objective = Fisher(Asymmetric(Euclidean(), encoder=other))
+        other = seeded(seed + 2, lambda: MLP.of([x.shape[1], case.outputs]))
+        objective = Fisher(Asymmetric(Euclidean(), by="encoder", network=other))
     rate = 0.05
-    plan = TrainingPlan(
-        steps=steps, batch_size=batch_size, learning_rate=rate, objective_learning_rate=rate, warmup=0, log_every=steps
-    )
+    plan = TrainingPlan(steps=steps, batch_size=batch_size, lr=rate, objective_lr=rate, warmup=0, log_every=steps)
     return Training(encoder, objective, case.pairing(), x, plan, seed)
 
 

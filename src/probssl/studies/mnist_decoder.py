@@ -33,8 +33,8 @@ class VAE(nn.Module):
 
     def __init__(self, hidden: int, dim: int = DIM) -> None:
         super().__init__()
-        self.encoder = MLP([PIXELS, hidden, hidden, 2 * dim], slope=SLOPE)
-        self.decoder = MLP([dim, hidden, hidden, PIXELS], slope=SLOPE)
+        self.encoder = MLP.of([PIXELS, hidden, hidden, 2 * dim], slope=SLOPE)
+        self.decoder = MLP.of([dim, hidden, hidden, PIXELS], slope=SLOPE)
 
     def terms(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the pixels [] and divergence of each latent [dim], in nats, mean over rows x [n, 784]."""

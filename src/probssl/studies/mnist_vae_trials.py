@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from probssl.encoders import MLP, Centring, OnSphere, encode, seeded
-from probssl.energies import Cosine
+from probssl.energies import Anisotropic, Cosine
 from probssl.metrics import concentration_error, mcc
-from probssl.objectives import AnInfoNCE, InfoNCE
+from probssl.objectives import InfoNCE
 from probssl.pictures import as_bytes
 from probssl.studies import mnist_decoder, recovery
 from probssl.studies.base import Config, Result
@@ -71,7 +71,7 @@ def encoder_of(made: World, seed: int) -> nn.Module:
     return seeded(
         seed,
         lambda: nn.Sequential(
-            Components(sample, count), MLP([count, *HIDDEN, DIM], slope=SLOPE), Centring(DIM), OnSphere()
+            Components(sample, count), MLP.of([count, *HIDDEN, DIM], slope=SLOPE), Centring(DIM), OnSphere()
         ),
     )
 
@@ -94,7 +94,8 @@ def objective_of(config: Config) -> InfoNCE:
     """The loss of a trial. Both contrast an original with its relative and the other originals."""
     concentrations = config["concentrations"]
     if config["loss"] == "AnInfoNCE":
-        return AnInfoNCE(DIM, concentration=first_concentrations(concentrations))
+        energy = Anisotropic(first_concentrations(concentrations), normalise=True)
+        return InfoNCE(energy, candidates="originals").bind(dim=DIM)
     chosen = temperature(concentrations) if config["loss"] == MATCHED else 1.0
     return InfoNCE(Cosine(chosen), candidates="originals", anchor="original")
 
@@ -103,7 +104,7 @@ def trial(config: Config) -> Result:
     """Train an encoder and say what of the latents, of their concentrations and of real digits it knows."""
     seed, made = config["seed"], world(config)
     encoder, objective = encoder_of(made, seed), objective_of(config)
-    plan = recovery.plan(config["steps"], BATCH, RATE, objective_learning_rate=CONCENTRATION_RATE)
+    plan = recovery.plan(config["steps"], BATCH, RATE, objective_lr=CONCENTRATION_RATE)
     result = recovery.recover(made, encoder, objective, plan, seed=seed, groups=GROUPS)
     x, z = made.observe(recovery.TEST_ROWS, torch.Generator().manual_seed(30_000 + seed))
     result["mcc"] = mcc(encode(encoder, x).numpy(), z.numpy()).value

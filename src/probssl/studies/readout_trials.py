@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.data import ImageSet, load_images
-from probssl.encoders import MLP, ConvEncoder, OnSphere, ResNet18, WithHead, encode, projection_head, seeded
+from probssl.encoders import MLP, ConvEncoder, OnSphere, ProjectionHead, ResNet18, WithHead, encode, seeded
 from probssl.energies import Anisotropic, Cosine, Energy
 from probssl.metrics import linear_r2
 from probssl.metrics.probes import knn_probe, linear_probe
@@ -73,22 +73,19 @@ def strengths_of(config: Config) -> ImageStrengths:
 
 def build(config: Config) -> nn.Module:
     """The encoder as it starts: with a projection head where the configuration has one, else without."""
-    channels, height, width = images_of(config["data"]).shape
-    dim, head = config["dim"], config["head"]
+    shape, dim, head = images_of(config["data"]).shape, config["dim"], config["head"]
 
     def made() -> nn.Module:
         if config["network"] == "resnet18":
-            network: nn.Module = ResNet18(channels, config["width"])
+            network: nn.Module = ResNet18(config["width"]).bind(shape=shape)
             features = 8 * config["width"]
         elif config["network"] == "perceptron":
             hidden, features = config["width"], dim
-            network = nn.Sequential(
-                nn.Flatten(), MLP([channels * height * width, hidden, hidden, hidden, dim], slope=SLOPE)
-            )
+            network = MLP((hidden, hidden, hidden), dim, slope=SLOPE).bind(shape=shape)
         else:
             widths, features = [config["width"] * 2**layer for layer in range(3)], config["features"] if head else dim
-            network = ConvEncoder((height, width), features, channels=channels, widths=widths, hidden=256)
-        return WithHead(network, projection_head("simclr", features, dim=dim)) if head else network
+            network = ConvEncoder(widths, features).bind(shape=shape)
+        return WithHead(network, ProjectionHead(2, dim=dim).bind(shape=(features,))) if head else network
 
     return seeded(config["seed"], made)
 
@@ -103,11 +100,11 @@ def energy_of(config: Config, encoder: nn.Module, x: Tensor) -> Energy:
     if config["method"] == "InfoNCE":
         return Cosine(config["temperature"])
     if config["method"] == "AnInfoNCE":
-        return Anisotropic(config["dim"], start, normalise=True)
+        return Anisotropic(start, normalise=True).bind(dim=config["dim"])
     if config["method"] == TUNED:
-        return Anisotropic(config["dim"], start, normalise=True, isotropic=True)
+        return Anisotropic(start, normalise=True, isotropic=True).bind(dim=config["dim"])
     lengths = encode(nn.Sequential(encoder), x).square().sum(1)
-    return Anisotropic(config["dim"], start / float(lengths.mean()))
+    return Anisotropic(start / float(lengths.mean())).bind(dim=config["dim"])
 
 
 def train(config: Config, encoder: nn.Module) -> tuple[float, list[float] | None]:
@@ -118,8 +115,8 @@ def train(config: Config, encoder: nn.Module) -> tuple[float, list[float] | None
     plan = TrainingPlan(
         steps=steps,
         batch_size=config["batch"],
-        learning_rate=config["rate"],
-        objective_learning_rate=config["concentration_rate"],
+        lr=config["rate"],
+        objective_lr=config["concentration_rate"],
         warmup=min(100, steps // 10),
         log_every=max(1, steps // 10),
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from probssl.encoders import encode, latent_encoder, seeded
+from probssl.encoders import LatentEncoder, encode, seeded
+from probssl.energies import Anisotropic
 from probssl.errors import NonFiniteLoss
 from probssl.metrics import linear_r2
-from probssl.objectives import AnInfoNCE, Ensemble, Objective
+from probssl.objectives import Ensemble, Objective
 from probssl.studies.base import Config, Result, Study
 from probssl.training import Reporter, TrainingPlan, fit
 from probssl.worlds import InvertibleMLP, World
@@ -75,11 +76,11 @@ class Watch(Reporter):
 
 def learnt(objective: Objective) -> dict[str, Any]:
     """The concentrations that an objective has learnt, one list for AnInfoNCE and several for an ensemble of it."""
-    if isinstance(objective, AnInfoNCE):
-        return {"concentrations": objective.concentrations.tolist()}
+    if isinstance(objective.energy, Anisotropic) and not isinstance(objective, Ensemble):
+        return {"concentrations": objective.energy.concentration.tolist()}
     if isinstance(objective, Ensemble):
-        parts = [part.concentrations.tolist() for part in objective.objectives if isinstance(part, AnInfoNCE)]
-        return {"concentrations": parts}
+        energies = [part.energy for part in objective.objectives]
+        return {"concentrations": [e.concentration.tolist() for e in energies if isinstance(e, Anisotropic)]}
     return {}
 
 
@@ -105,14 +106,14 @@ def recover(
 def plan(steps: int, batch_size: int, rate: float, **more: Any) -> TrainingPlan:
     """Adam with a warm-up and a half cosine, looked at `POINTS` times."""
     chosen: dict[str, Any] = {"warmup": min(300, steps // 10), "log_every": max(10, steps // POINTS), **more}
-    return TrainingPlan(steps=steps, batch_size=batch_size, learning_rate=rate, **chosen)
+    return TrainingPlan(steps=steps, batch_size=batch_size, lr=rate, **chosen)
 
 
 def encoder_for(world: World, hidden: Sequence[int], *, sphere: bool, seed: int) -> nn.Module:
     """An encoder of a world's observations into as many numbers as it has latents, from the seed."""
     sample, _ = world.observe(20_000, torch.Generator().manual_seed(20_000 + seed))
-    build: Callable[[], nn.Module] = lambda: latent_encoder(sample, world.dim, hidden, sphere=sphere)  # noqa: E731
-    return seeded(seed, build)
+    encoder = LatentEncoder(hidden, world.dim, sphere=sphere)
+    return seeded(seed, lambda: encoder.bind(shape=tuple(sample.shape[1:]), sample=sample))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from probssl.data import ImageSet, load_images
-from probssl.encoders import MLP, ConvEncoder, ResNet18, WithHead, encode, projection_head, seeded
+from probssl.encoders import MLP, ConvEncoder, ProjectionHead, ResNet18, WithHead, encode, seeded
 from probssl.energies import Cosine, Energy, Euclidean
 from probssl.metrics import rankme
 from probssl.metrics.probes import knn_probe, linear_probe
@@ -22,7 +22,6 @@ from probssl.objectives import (
     Fisher,
     InfoNCE,
     Objective,
-    SimCLR,
     SimSiam,
     SlicedFisher,
     Spectral,
@@ -87,47 +86,42 @@ def build(config: Config) -> nn.Module:
     A ResNet has batch normalisation, as in the paper; for losses on the score, which refuse it, group normalisation.
     """
     method, seed = METHODS.get(config["method"], Method(UNTRAINED)), config["seed"]
-    channels, height, width = images_of(config["data"]).shape
+    shape, features = images_of(config["data"]).shape, config["features"]
     if method.perceptron:
-        sizes = [channels * height * width, config["hidden"], config["hidden"], config["dim"]]
-        return seeded(seed, lambda: nn.Sequential(nn.Flatten(), MLP(sizes)))
-    features = config["features"]
+        return seeded(seed, lambda: MLP((config["hidden"], config["hidden"]), config["dim"]).bind(shape=shape))
 
     def network() -> nn.Module:
         if config["network"] == "resnet18":
-            return ResNet18(channels, features // 8, normalisation="group" if method.scored else "batch")
+            return ResNet18(features // 8, normalisation="group" if method.scored else "batch").bind(shape=shape)
         widths = [config["width"] * 2**layer for layer in range(3)]
-        return ConvEncoder((height, width), features, channels=channels, widths=widths, hidden=256)
+        return ConvEncoder(widths, features).bind(shape=shape)
 
     backbone = seeded(seed, network)
+    head = ProjectionHead(2, dim=config["dim"])
     if method.loss == "SimSiam":
-        head = seeded(seed + 1, lambda: projection_head("simsiam", features))
-    else:
-        head = seeded(seed + 1, lambda: projection_head("simclr", features, dim=config["dim"]))
-    return WithHead(backbone, head)
+        head = ProjectionHead(3, batch_norm=True, last_norm=True)
+    return WithHead(backbone, seeded(seed + 1, lambda: head.bind(shape=(features,))))
 
 
 def objective_of(config: Config) -> Objective:
     """The loss of a method, as it starts. The paper's own see an image and one augmentation, the others two."""
-    method, dim = METHODS[config["method"]], config["dim"]
+    method = METHODS[config["method"]]
 
     def energy() -> Energy:
         return Euclidean() if method.euclidean else Cosine(config["temperature"])
 
-    def bias() -> nn.Module:
-        return BiasNetwork(dim, BIAS_HIDDEN)
-
     makers: dict[str, Callable[[], Objective]] = {
-        "SimCLR": lambda: SimCLR(energy()),
-        "SimSiam": lambda: SimSiam(config["features"]),
+        "SimCLR": lambda: InfoNCE(energy(), candidates="two-view", pair="augmented"),
+        "SimSiam": SimSiam,
         "Spectral": Spectral,
         "KL": lambda: InfoNCE(energy()),
-        "NCE": lambda: NCE(dim, energy(), bias=bias()),
-        "SNL": lambda: SNL(dim, energy(), bias=bias()),
+        "NCE": lambda: NCE(energy(), bias=BiasNetwork(BIAS_HIDDEN)),
+        "SNL": lambda: SNL(energy(), bias=BiasNetwork(BIAS_HIDDEN)),
         "Fisher": lambda: Fisher(energy()),
         "Sliced Fisher": lambda: SlicedFisher(energy(), expanded=True),
     }
-    return seeded(config["seed"] + 2, makers[method.loss])
+    dim = config["features"] if method.loss == "SimSiam" else config["dim"]
+    return seeded(config["seed"] + 2, lambda: makers[method.loss]().bind(dim=dim))
 
 
 def plan_of(config: Config) -> TrainingPlan:
@@ -137,7 +131,7 @@ def plan_of(config: Config) -> TrainingPlan:
         steps=steps,
         batch_size=config["batch"],
         optimiser=config["optimiser"],
-        learning_rate=config["rate"],
+        lr=config["rate"],
         weight_decay=0.0 if loss in ("SNL", *SCORED) else config["weight_decay"],
         warmup=max(1, steps // 100),
         log_every=max(1, steps // 10),

@@ -19,23 +19,21 @@ from torch import Tensor, nn
 from probssl.data import load_images
 from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
-from probssl.encoders import MLP, ConvEncoder, WithHead, he_weights, mirrored_decoder, seeded
+from probssl.encoders import MLP, ConvEncoder, MirrorDecoder, WithHead, seeded
 from probssl.energies import Cosine
 from probssl.errors import CheckpointError
 from probssl.objectives import (
     CRVAE,
     VAE,
-    BetaVAE,
     GaussianLikelihood,
     GenerativeObjective,
+    InfoNCE,
     MoCo,
-    MoCoV2,
     Objective,
-    SimCLR,
     SimVAE,
     VICReg,
 )
-from probssl.pairings import ImageAugmentation, image_preset
+from probssl.pairings import ImageAugmentation
 from probssl.studies import keys
 from probssl.studies.base import Config
 from probssl.studies.fitting import last_loss
@@ -122,7 +120,7 @@ def build(config: Config) -> tuple[nn.Module, Objective | None]:
     shape, dim, method = images_of(config["data"]).shape, config["dim"], config["method"]
     encoder = seeded(config["seed"], lambda: _encoder(config, shape))
     if method == "MoCoV2":
-        head = seeded(config["seed"] + 2, lambda: MLP([dim, config["head"], config["head"]]))
+        head = seeded(config["seed"] + 2, lambda: MLP.of([dim, config["head"], config["head"]]))
         encoder = WithHead(encoder, head)
     if method == UNTRAINED:
         return encoder, None
@@ -130,33 +128,27 @@ def build(config: Config) -> tuple[nn.Module, Objective | None]:
 
 
 def _encoder(config: Config, shape: tuple[int, int, int]) -> nn.Module:
-    channels, height, width = shape
     if config["network"] == "perceptron":
-        hidden = config.get("hidden", PERCEPTRON)
-        return he_weights(nn.Sequential(nn.Flatten(), MLP([channels * height * width, *hidden, config["dim"]])))
-    widths = [config["width"] * 2**layer for layer in range(3)]
-    return ConvEncoder((height, width), config["dim"], channels=channels, widths=widths, hidden=256)
+        return MLP(config.get("hidden", PERCEPTRON), config["dim"], he=True).bind(shape=shape)
+    return ConvEncoder([config["width"] * 2**layer for layer in range(3)], config["dim"]).bind(shape=shape)
 
 
 def _objective(config: Config, encoder: nn.Module, shape: tuple[int, int, int]) -> Objective:
-    dim, method = config["dim"], config["method"]
-    sharp = GaussianLikelihood(config["likelihood_variance"])
-
-    def decoder() -> nn.Module:
-        made = mirrored_decoder(encoder, dim, shape)
-        return he_weights(made) if config["network"] == "perceptron" else made
-
+    sharp, blunt = GaussianLikelihood(config["likelihood_variance"]), GaussianLikelihood(VAE_VARIANCE)
+    decoder = MirrorDecoder(he=config["network"] == "perceptron")
+    teacher = {name: config[name] for name in ("momentum", "queue") if name in config}
     makers: dict[str, Callable[[], Objective]] = {
-        "VAE": lambda: VAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE)),
-        "BetaVAE": lambda: BetaVAE(dim, decoder(), GaussianLikelihood(VAE_VARIANCE), beta=BETA),
-        "CRVAE": lambda: CRVAE(dim, decoder(), sharp, consistency=0.1),
-        "SimVAE": lambda: SimVAE(dim, decoder(), sharp, related=config["related"], variance=config["latent_variance"]),
-        "SimCLR": lambda: SimCLR(Cosine(0.7), pair="augmented"),
-        "MoCo": lambda: MoCo(encoder, dim, temperature=0.7, momentum=config["momentum"], queue=config["queue"]),
-        "MoCoV2": lambda: MoCoV2(encoder, config["head"], momentum=config["momentum"], queue=config["queue"]),
+        "VAE": lambda: VAE(blunt, decoder=decoder),
+        "BetaVAE": lambda: VAE(blunt, decoder=decoder, beta=BETA),
+        "CRVAE": lambda: CRVAE(sharp, decoder=decoder, consistency=0.1),
+        "SimVAE": lambda: SimVAE(sharp, decoder=decoder, related=config["related"], variance=config["latent_variance"]),
+        "SimCLR": lambda: InfoNCE(Cosine(0.7), candidates="two-view", pair="augmented"),
+        "MoCo": lambda: MoCo(temperature=0.7, **teacher),
+        "MoCoV2": lambda: MoCo(temperature=0.2, **teacher),
         "VICReg": lambda: VICReg(pair="augmented"),
     }
-    return makers[method]()
+    dim = config["head"] if config["method"] == "MoCoV2" else config["dim"]
+    return makers[config["method"]]().bind(dim=dim, shape=shape, encoder=encoder)
 
 
 def pairing_of(config: Config) -> ImageAugmentation:
@@ -167,7 +159,7 @@ def pairing_of(config: Config) -> ImageAugmentation:
             **dict.fromkeys(("brightness", "contrast", "saturation"), config["colour"]),
             "hue": config["colour"] / 4,
         }
-    return ImageAugmentation(image_preset(PRESETS[config["data"]], **changes))
+    return ImageAugmentation(PRESETS[config["data"]], **changes)
 
 
 def plan_of(config: Config) -> TrainingPlan:
@@ -176,7 +168,7 @@ def plan_of(config: Config) -> TrainingPlan:
     return TrainingPlan(
         steps=steps,
         batch_size=config["batch"],
-        learning_rate=config["rate"],
+        lr=config["rate"],
         warmup=min(100, steps // 10),
         log_every=max(1, steps // 10),
         clip_norm=config["clip"],

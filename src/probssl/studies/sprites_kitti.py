@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from probssl.data.directory import data_directory, find
-from probssl.encoders import ConvEncoder, encode, seeded
+from probssl.encoders import encode, seeded
 from probssl.errors import InputError
 from probssl.metrics import mcc
 from probssl.pairings.views import Needs, Source, Views
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import references, verdict
 from probssl.studies.sprites_scale import SCALE, Loss
-from probssl.studies.sprites_trials import COMPONENTS, DIM, UNTRAINED, principal_components, train
+from probssl.studies.sprites_trials import COMPONENTS, UNTRAINED, network, principal_components, train
 from probssl.worlds.sprite_files import KittiMasks, load_kitti_masks
 
 FILE = "kitti/kitti_peds_v2.pickle"
@@ -95,9 +95,7 @@ class Kitti(Study):
         if config["setting"] == COMPONENTS:
             encoder = principal_components(shrink(masks.images(looked_at[:4096])))
         else:
-            encoder = seeded(
-                seed, lambda: ConvEncoder(config["size"], DIM, widths=config["widths"], hidden=config["hidden"])
-            )
+            encoder = seeded(seed, lambda: network(config))
         encoder = nn.Sequential(shrink, encoder)
         if config["setting"] not in BASELINES:
             found = train(encoder, source, config)

@@ -18,7 +18,7 @@ class Scale:
     hidden: int
     steps: int
     batch: int
-    learning_rate: float
+    lr: float
     warmup: int
     anneal: str
     grid: list[int]  # values of each factor that are looked at

@@ -101,10 +101,16 @@ def _encoder(config: Config, sprites: Sprites) -> tuple[nn.Module, Result]:
     if config["setting"] == COMPONENTS:
         generator = torch.Generator().manual_seed(seed)
         return principal_components(sprites.render(sprites.draw(4096, generator))), {}
-    encoder = seeded(seed, lambda: ConvEncoder(config["size"], DIM, widths=config["widths"], hidden=config["hidden"]))
+    encoder = seeded(seed, lambda: network(config))
     if config["setting"] == UNTRAINED:
         return encoder, {}
     return encoder, train(encoder, SpritePairs(config["transition"], config["size"]), config)
+
+
+def network(config: Config) -> ConvEncoder:
+    """The encoder of a configuration, for grey squares."""
+    shape = (1, config["size"], config["size"])
+    return ConvEncoder(config["widths"], DIM, hidden=config["hidden"]).bind(shape=shape)
 
 
 def train(encoder: nn.Module, source: Source, config: Config) -> Result:
@@ -116,7 +122,7 @@ def train(encoder: nn.Module, source: Source, config: Config) -> Result:
         plan=TrainingPlan(
             steps=config["steps"],
             batch_size=config["batch"],
-            learning_rate=config["learning_rate"],
+            lr=config["lr"],
             warmup=config["warmup"],
             anneal=config["anneal"],
             log_every=max(1, config["steps"] // 40),

@@ -119,7 +119,7 @@ def configs(setup: Setup, scale: Scale) -> list[Config]:
             for seed in range(scale.seeds):
                 kinds: list[Config] = [{"objective": UNTRAINED, "energy": energy} for energy in ENERGIES]
                 kinds += [
-                    {"objective": m.loss, "energy": m.energy, "learning_rate": rate, "steps": scale.steps}
+                    {"objective": m.loss, "energy": m.energy, "lr": rate, "steps": scale.steps}
                     for rate in LEARNING_RATES
                     for m in MODELS
                 ]

@@ -138,7 +138,7 @@ def scores_csv(scores: Scores) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     values = ("score", "relative", "regret")
-    head = ["metric", "loss", "energy", "learning_rate", "position", "tables"]
+    head = ["metric", "loss", "energy", "lr", "position", "tables"]
     writer.writerow([*head, *(f"{v}{e}" for v in values for e in ("", "_se"))])
     for metric in METRICS:
         arrays = [scores.raw(metric), scores.relative(metric), scores.regret(metric)]

@@ -75,7 +75,7 @@ class Scores:
                 for name, initial in self.initial.items():
                     initial[(*row, ENERGIES.index(config["energy"]), at)] = result[name]
             else:
-                model, rate = Model(config["objective"], config["energy"]), config["learning_rate"]
+                model, rate = Model(config["objective"], config["energy"]), config["lr"]
                 self.states[model, rate].append(result["state"])
                 cell = (*row, MODELS.index(model), LEARNING_RATES.index(rate), at)
                 for name, array in self.score.items():

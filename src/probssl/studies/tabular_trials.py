@@ -64,7 +64,7 @@ def recipe(config: Config) -> Recipe:
         noise=config["noise"],
         steps=config["steps"] if trained else 1,
         batch_size=256,
-        lr=config["learning_rate"] if trained else 0.01,
+        lr=config["lr"] if trained else 0.01,
         weight_decay=0.0,
         warmup=100,
         clip_norm=0,

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from probssl.errors import InputError
-from probssl.objectives.base import RESERVED
 from probssl.training.files import write_text
+
+PROGRESS = ("step", "seconds", "loss", "lr")
+"""Columns of a row about the training itself."""
+
+LOOKED_AT = ("rankme", "effective_rank", "numerical_rank", "spread", "contrast")
+"""What a look at the representation measures."""
+
+OF_CLUSTERS = (
+    "largest_cluster",
+    "clusters_used",
+    "label_agreement",
+    "label_certainty",
+    "invariance_term",
+    "prior_term",
+    "prior_minimum",
+)
+"""What a look at clusters measures, where there are any."""
+
+OF_EVENTS = ("event", "kind", "message")
+"""Columns of a named event."""
+
+COLUMNS = (*PROGRESS, *LOOKED_AT, *OF_CLUSTERS, *OF_EVENTS)
+"""Every column but the terms of the loss, which have the names that the objective gives them."""
 
 
 def term_names(row: dict[str, Any]) -> list[str]:
     """The terms of the loss among the entries of a row of the log."""
-    return [name for name in row if name not in RESERVED]
+    return [name for name in row if name not in COLUMNS]
+
+
+def check_terms(names: Iterable[str]) -> None:
+    """Refuse terms of a loss that are called like another column."""
+    taken = sorted(set(names) & set(COLUMNS))
+    if taken:
+        raise InputError(f"a term cannot be called {', '.join(taken)}: the log uses that name")
 
 
 class RunLog:

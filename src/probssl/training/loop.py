@@ -24,7 +24,7 @@ from probssl.training import checkpoints
 from probssl.training.batches import DataStream, Stream, WorldStream, numbered, own_entry
 from probssl.training.checkpoints import CheckpointFolder
 from probssl.training.files import fingerprint
-from probssl.training.log import RunLog
+from probssl.training.log import RunLog, check_terms
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
 from probssl.training.sharing import Sharing, get_random_state, own_random_state, set_random_state
@@ -90,7 +90,7 @@ def fit(
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
             run.begin(resume)
-            with reporter:
+            with reporter, run.sharing.hooked():
                 return run.train(reporter, ended)
 
 
@@ -320,7 +320,8 @@ def record(
     numbers: dict[str, float] | None = None,
 ) -> None:
     """A row of the log with what a look saw and the terms of the loss, and an event for each of its news."""
-    row = {"step": step, "seconds": round(seconds, 3), **(numbers or {}), "learning_rate": rate, **seen.numbers()}
+    check_terms(set(numbers or {}) - {"loss"})
+    row = {"step": step, "seconds": round(seconds, 3), **(numbers or {}), "lr": rate, **seen.numbers()}
     log.append(row)
     reporter.row(row)
     for event, kind in news:
@@ -336,7 +337,11 @@ def describe(name: str, module: nn.Module) -> dict[str, str]:
         if type(part).__module__.startswith("torch."):
             settings = part.extra_repr()
         else:
-            public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
+            public = {
+                key: value
+                for key, value in sorted(vars(part).items())
+                if key[0] != "_" and key not in ("training", "bound")
+            }
             settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if plain(value))
         described[path] = f"{type(part).__name__}({settings})"
     return described
@@ -369,8 +374,8 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
     groups: list[dict[str, Any]] = []
     seen: set[Tensor] = set()
     for module, rate in (
-        (encoder, plan.learning_rate),
-        (objective, plan.objective_learning_rate or plan.learning_rate),
+        (encoder, plan.lr),
+        (objective, plan.objective_lr or plan.lr),
     ):
         parameters = [p for p in module.parameters() if p.requires_grad and p not in seen]
         seen.update(parameters)

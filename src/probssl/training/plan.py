@@ -19,7 +19,7 @@ class TrainingPlan:
 
     The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`),
     stays (`"constant"`), or stays and follows a half cosine to zero over the last tenth of the steps (`"late"`: where
-    the rate must not fall before `initial_weights` are gone). `objective_learning_rate` is for the objective's own
+    the rate must not fall before `initial_weights` are gone). `objective_lr` is for the objective's own
     parameters (bias network, predictor, concentrations) and follows the same schedule; by default it is the encoder's.
     `initial_weights` are factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
     `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
@@ -31,8 +31,8 @@ class TrainingPlan:
     steps: int = 2000
     batch_size: int = 256
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
-    learning_rate: float = 0.01
-    objective_learning_rate: float | None = None
+    lr: float = 0.01
+    objective_lr: float | None = None
     weight_decay: float = 0.0
     momentum: float = 0.9
     warmup: int = 100
@@ -54,7 +54,7 @@ class TrainingPlan:
             raise InputError(f"the learning rate anneals as cosine, constant or late, not {self.anneal!r}")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"the precision is float32 or bfloat16, not {self.precision!r}")
-        for name in ("learning_rate", "objective_learning_rate", "clip_norm"):
+        for name in ("lr", "objective_lr", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} must be positive and finite, not {value!r}")

@@ -93,10 +93,10 @@ class Stack:
 
     def _prepare_optimisers(self) -> None:
         plans = [t.plan for t in self.trials]
-        stacks = [(self.encoder.stack, slice(None), [plan.learning_rate for plan in plans])]
+        stacks = [(self.encoder.stack, slice(None), [plan.lr for plan in plans])]
         for losses in self.losses:
             if losses.stack.leaves:
-                own = [plan.objective_learning_rate or plan.learning_rate for plan in plans[losses.span]]
+                own = [plan.objective_lr or plan.lr for plan in plans[losses.span]]
                 stacks.append((losses.stack, losses.span, own))
         self.stacks = stacks
         self.optimisers = [StackOptimiser(stack.values, plans[span], rates) for stack, span, rates in stacks]
@@ -211,7 +211,7 @@ class Stack:
                 self.step,
                 None if related is None else related[number],
             )
-            rate = t.plan.learning_rate * t.plan.rate_factor(max(self.step - 1, 0))
+            rate = t.plan.lr * t.plan.rate_factor(max(self.step - 1, 0))
             record(self.logs[number], silent, self.step, seconds, rate, seen, news, numbers.get(number))
             if self.step == t.plan.steps and not seen.finite:
                 self._fail(number, "the representation is not finite")

@@ -12,6 +12,7 @@ from probssl.encoders import Prototypes
 from probssl.objectives.base import Objective
 from probssl.objectives.clustering import invariance, prior_cross_entropy
 from probssl.objectives.gedi import GEDI
+from probssl.samplers import Box
 from probssl.training.loop import describe
 from probssl.training.plan import TrainingPlan
 from probssl.training.stack_losses import StackedLosses, StackedViews, alike
@@ -111,7 +112,7 @@ class StackedGEDI(StackedLosses):
                 for own, random in zip(noise, self.random, strict=True):
                     own.normal_(generator=random)
                 x = x.add_(noise, alpha=sampler.noise)
-            x = x if sampler.box is None else sampler.box.reflect(x)
+            x = sampler.box.reflect(x) if isinstance(sampler.box, Box) else x
         for buffer, (chosen, renewed, _), ended in zip(self.buffers, taken, x, strict=True):
             buffer.put(chosen, renewed, ended, sampler.steps)
         return x

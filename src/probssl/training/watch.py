@@ -14,6 +14,7 @@ from probssl.metrics.rank import rankme, spectra
 from probssl.objectives import GEDI, ClusteringObjective
 from probssl.objectives.base import Objective
 from probssl.theory.clustering import FAILURE_MODES, ClusteringDiagnosis, diagnose_clustering
+from probssl.training.log import LOOKED_AT, OF_CLUSTERS
 
 SAMPLE_ROWS = 512
 """Representations looked at each time."""
@@ -68,23 +69,11 @@ class Look:
 
     def numbers(self) -> dict[str, float]:
         """The measurements, for the log."""
-        found = {
-            "rankme": self.rankme,
-            "effective_rank": self.effective_rank,
-            "numerical_rank": self.numerical_rank,
-            "spread": self.spread,
-            "contrast": self.contrast,
-        }
+        found = {name: getattr(self, name) for name in LOOKED_AT}
         if self.clusters is not None:
-            found |= {
-                "largest_cluster": self.clusters.largest_share,
-                "clusters_used": self.clusters.used,
-                "label_agreement": self.clusters.agreement,
-                "label_certainty": self.clusters.certainty,
-                "invariance_term": self.clusters.invariance,
-                "prior_term": self.clusters.prior,
-                "prior_minimum": self.clusters.prior_minimum,
-            }
+            seen = self.clusters
+            measured = (seen.largest_share, seen.used, seen.agreement, seen.certainty)
+            found |= dict(zip(OF_CLUSTERS, (*measured, seen.invariance, seen.prior, seen.prior_minimum), strict=True))
         return found
 
 

@@ -14,6 +14,9 @@ class Each(SampledPairing):
 
     So images that belong together, such as two digits and their sum, are augmented one by one:
     `Each(ImageAugmentation("gedi-mnist"))` takes [n, K, channels, height, width].
+
+    Settings:
+        pairing: how each observation is augmented.
     """
 
     def __init__(self, pairing: SampledPairing) -> None:

@@ -1,0 +1,1 @@
+"""Parts: what a person chooses. Their contract (`part`)."""

@@ -1,0 +1,43 @@
+"""What is known of data before a part is made for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What choices and sizes depend on; it is stored with a model, which is made again from it."""
+
+    kind: str
+    """"table", "images", "series" or "world"."""
+    shape: tuple[int, ...]
+    """Of one observation, as encoders take it."""
+    rows: int
+    """That training sees; of a world, which has no end, those it is looked at by."""
+    relation: str | None = None
+    """How the data itself says which observations belong together, where it does: "world:sphere10"."""
+    pairing: str | None = None
+    """The augmentation that suits this set of images, where it is known by name."""
+
+    @property
+    def features(self) -> int:
+        """How many numbers an observation is."""
+        return math.prod(self.shape)
+
+    @property
+    def coloured(self) -> bool:
+        """Whether images have colours."""
+        return self.kind == "images" and self.shape[0] == 3
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Facts:
+        """The inverse of `as_dict`."""
+        return cls(**{**stored, "shape": tuple(stored["shape"])})

@@ -1,0 +1,194 @@
+"""The recipe: what a person chooses about a training, part by part, in one frozen object that round-trips to TOML."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from probssl.errors import InputError
+from probssl.parts import values
+from probssl.parts.registry import KINDS
+
+SLOTS = ("objective", "energy", "pairing", "encoder", "head")
+"""Parts that a recipe chooses, each a kind of the registry."""
+
+PLAN = "plan"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A part by its name, with the settings that are not to be the usual ones."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", dict(self.settings))
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Named:
+        """The same with other settings: `{"candidates": "batch"}`, `{"sampler.steps": 20}`."""
+        settings = copy.deepcopy(dict(self.settings))
+        for path, value in changes.items():
+            *outer, last = path.split(".")
+            inner = settings
+            for name in outer:
+                inner[name] = {values.NAME: inner[name]} if isinstance(inner.get(name), str) else inner.get(name) or {}
+                inner = inner[name]
+            inner[last] = value
+        return Named(self.name, settings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """One table of plain values."""
+        return {**({values.NAME: self.name} if self.name else {}), **values.plain(self.settings)}
+
+
+Choice = Named | Any | None
+"""A part by name, an object, or None for what suits the data."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to learn a representation. What is None, and every setting that is not given, is what suits the data."""
+
+    objective: Choice = None
+    """How the model is fitted: which loss."""
+    energy: Choice = None
+    """What "alike" means between embeddings."""
+    pairing: Choice = None
+    """Which observations belong together: how rows are augmented."""
+    encoder: Choice = None
+    """The network, observations to representations."""
+    head: Choice = None
+    """What the loss sees behind the representation; none unless asked for."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """The optimisation: fields of `training.TrainingPlan`."""
+    seed: int = 0
+    """Decides initial weights, batches and augmentations."""
+
+    def __post_init__(self) -> None:
+        for slot in SLOTS:
+            object.__setattr__(self, slot, _chosen(slot, getattr(self, slot)))
+        object.__setattr__(self, PLAN, dict(self.plan))
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**62:
+            raise InputError(f"the seed must be a whole number from 0, not {self.seed!r}")
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
+        """The recipe with settings by their path, `{"objective.candidates": "two-view", "plan.warmup": 0}`."""
+        changes: dict[str, dict[str, Any]] = {}
+        for path, value in settings.items():
+            slot, _, name = path.partition(".")
+            if slot not in (*SLOTS, PLAN) or not name:
+                close = difflib.get_close_matches(slot, (*SLOTS, PLAN), 1)
+                hint = f"did you mean {close[0]}.{name or '…'}?" if close else f"begin with {', '.join((*SLOTS, PLAN))}"
+                raise InputError(f"there is no setting {path!r}: {hint}")
+            changes.setdefault(slot, {})[name] = value
+        made: dict[str, Any] = {}
+        for slot, own in changes.items():
+            chosen = getattr(self, slot)
+            if slot == PLAN:
+                made[slot] = {**chosen, **own}
+            elif chosen is None or isinstance(chosen, Named):
+                made[slot] = (Named("") if chosen is None else chosen).with_settings(own)
+            else:
+                raise InputError(f"the {slot} was given as an object: give it {next(iter(own))} when it is made")
+        return dataclasses.replace(self, **made)
+
+    def with_choices(self, **choices: Any) -> Recipe:
+        """The recipe with other parts, where they are not None; settings of a part with the same name are kept."""
+        given = {name: value for name, value in choices.items() if value is not None}
+        for slot in SLOTS:
+            before, now = getattr(self, slot), _chosen(slot, given.get(slot))
+            if isinstance(before, Named) and isinstance(now, Named) and before.name in ("", now.name):
+                given[slot] = now.with_settings({**before.settings, **now.settings})
+        return dataclasses.replace(self, **given)
+
+    # TOML and JSON
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was chosen, as plain values; of an object that has no name, its class."""
+        parts = {slot: _plain(getattr(self, slot)) for slot in SLOTS if getattr(self, slot) is not None}
+        return {"seed": self.seed, **parts, **({PLAN: values.plain(self.plan)} if self.plan else {})}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Recipe:
+        """The inverse of `as_dict`; unknown tables are refused, unknown settings when parts are made of it."""
+        for name, value in stored.items():
+            if name not in (*SLOTS, PLAN, "seed"):
+                raise InputError(f"a recipe has tables {', '.join(SLOTS)} and plan, and a seed, but no {name!r}")
+            if name != "seed" and not isinstance(value, Mapping | str):
+                raise InputError(f"{name} is a table of a recipe, not {value!r}")
+        return cls(**stored)
+
+    def to_toml(self) -> str:
+        """The recipe as TOML, a table for each part."""
+        lines = [f"seed = {self.seed}"]
+        for name, table in self.as_dict().items():
+            if name != "seed":
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Recipe:
+        """Read what `to_toml` wrote, or what a person wrote."""
+        try:
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise InputError(f"there is no recipe at {path}") from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is not a TOML file ({error})") from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def _chosen(slot: str, value: Any) -> Choice:
+    """What was given for a slot: a name, a name with settings, a table, or an object."""
+    if isinstance(value, str):
+        return Named(KINDS[slot].find(value).name)
+    if isinstance(value, Mapping):
+        if values.OBJECT in value:
+            return Missing(slot, str(value[values.OBJECT]))
+        settings = dict(value)
+        return _chosen(slot, Named(str(settings.pop(values.NAME, "")), settings))
+    if isinstance(value, Named) and value.name:
+        KINDS[slot].find(value.name)
+    return value
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part that was an object when the recipe was written: only who has it can hand it in again."""
+
+    slot: str
+    target: str
+
+    def refuse(self) -> InputError:
+        """The error that says so."""
+        return InputError(
+            f"the {self.slot} was an object of the class {self.target}, which a file does not hold: hand it in again, "
+            f"{self.slot}=… in Python or --{self.slot} {self.target}"
+        )
+
+
+def _plain(choice: Any) -> dict[str, Any]:
+    if isinstance(choice, Named):
+        return choice.as_dict()
+    return {values.OBJECT: choice.target} if isinstance(choice, Missing) else values.plain(choice)
+
+
+def _toml(value: Any) -> str:
+    """A plain value as TOML writes it in one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
