@@ -17,7 +17,6 @@ import logging
 import os
 import platform
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+
+from running import CHILDREN, begin, keep
 
 VARIANTS = {  # by option of the compiler: what Linux calls the instructions needed, and what torch does
     "-march=x86-64-v2": ({"sse4_2", "ssse3", "popcnt"}, "default"),
@@ -131,27 +132,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=0.3, help="time for each number")
     parser.add_argument("--one", action="store_true", help="only the variant that CC makes, as JSON")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     if options.one:
         measure(options.seconds)
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through subprocess.run, which then ends its process
-    print(" " * 38 + "".join(f"{name:>24}" for name in NAMES), flush=True)
+    print(" " * 38 + "".join(f"{name:>24}" for name in NAMES))
     rows = {}
     for compiler, option, torch_does in runnable():
         environment = {**os.environ, "CC": f"{compiler} {option}"}
         if torch_does:
             environment["ATEN_CPU_CAPABILITY"] = torch_does
         command = [sys.executable, __file__, "--one", "--seconds", str(options.seconds)]
-        row = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
-        rows[f"{compiler} {option}"] = row
-        cells = "".join(
-            "{:>8.3f} /{:>7.3f} ={:>5.1f}{}".format(*row[n][:3], " *"[not row[n][3]]) for n in NAMES
-        ).rstrip()
-        print(f"{row['variant']:<8}{compiler} {option}".ljust(38) + cells, flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=2) + "\n")
+        CHILDREN[:] = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)]
+        printed, _ = CHILDREN[0].communicate()
+        if CHILDREN[0].returncode:
+            raise SystemExit(f"{compiler} {option} failed")
+        row = rows[f"{compiler} {option}"] = json.loads(printed)
+        cells = ("{:>8.3f} /{:>7.3f} ={:>5.1f}{}".format(*row[name][:3], " *"[not row[name][3]]) for name in NAMES)
+        print(f"{row['variant']:<8}{compiler} {option}".ljust(38) + "".join(cells))
+        keep(options.out, rows)
 
 
 if __name__ == "__main__":
