@@ -106,7 +106,8 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         with warnings.catch_warnings():
             if names:  # by which the columns were chosen already
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            rows = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least)
+            kind = {"dtype": [np.float64, np.float32], "order": "C"}  # the order in memory decides how sums round
+            rows = validate_data(self, X, reset=reset, ensure_min_samples=least, **kind)
         if reset and names != generated_names(len(names)):
             self.feature_names_in_ = np.array(names, dtype=object)
         return rows
@@ -139,7 +140,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Rows as the encoder takes them, in their own precision; images as bytes or single precision."""
         if self.standardiser_ is None:
             return torch.from_numpy(rows)
-        return torch.tensor(self.standardiser_.transform(rows), dtype=getattr(torch, rows.dtype.name))
+        return torch.from_numpy(self.standardiser_.transform(rows).astype(rows.dtype))
 
     def _in_single(self, rows: np.ndarray) -> Tensor:
         """The same in single precision, in which networks are trained."""
