@@ -26,7 +26,7 @@ def images(plane: Plane, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def test_regions_and_density_are_those_of_the_clusterer(blobs: np.ndarray) -> None:
-    clusterer = GEDIClusterer(2, steps=100, sgld_steps=1, random_state=0).fit(blobs)
+    clusterer = GEDIClusterer(2, steps=100, settings={"objective.sampler.steps": 1}, random_state=0).fit(blobs)
     regions, density = images(Plane.of_clusterer(clusterer, samples=50), blobs)
     assert regions.shape == (POINTS, POINTS, 4)
     left, right = regions[POINTS // 2, 10, :3], regions[POINTS // 2, -10, :3]
