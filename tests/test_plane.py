@@ -46,7 +46,7 @@ def test_regions_and_density_are_those_of_the_clusterer(blobs: np.ndarray) -> No
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize(("objective", "title"), [("gedi", "Clusters and density"), ("swav", "Clusters")])
 def test_the_page_of_a_run_shows_them(objective: str, title: str, tmp_path: Path) -> None:
-    run = probssl.fit("toy:circles", objective=objective, clusters=2, steps=30, out=tmp_path)
+    run = probssl.fit("toy:circles", objective=objective, settings={"objective.clusters": 2}, steps=30, out=tmp_path)
     page = (run.folder / "report.html").read_text(encoding="utf-8")
     assert f"<h2>{title}</h2>" in page
     assert ("500 samples of it" in page) == (objective == "gedi")
