@@ -43,6 +43,8 @@ class Named:
             for name in outer:
                 inner[name] = {values.NAME: inner[name]} if isinstance(inner.get(name), str) else inner.get(name) or {}
                 inner = inner[name]
+                if not isinstance(inner, dict):
+                    raise InputError(f"{name} was given as an object: give it {last} when it is made")
             inner[last] = value
         return dataclasses.replace(self, settings=settings)
 
