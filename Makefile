@@ -38,11 +38,11 @@ bench: setup
 	$(BIN)/python benchmarks/step_cost.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sliced_fisher.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/symbolic.py
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/grids.py --out benchmarks/results/grids.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/grids.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/large_batches.py --out benchmarks/results/large_batches.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/augmentations.py --out benchmarks/results/augmentations.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/resnet.py --out benchmarks/results/resnet.json
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/image_step.py --width 16 --contiguous --fit --out benchmarks/results/image_step.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/image_step.py --contiguous --fit --out benchmarks/results/image_step.json
 	$(BIN)/python benchmarks/processes.py --out benchmarks/results/processes.json
 
 clean:

@@ -10,12 +10,11 @@ does in any training: else page faults are most of what is measured, of both. Ab
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from running import begin, keep
 from torch import Tensor, nn
 
 from probssl.pairings import IMAGE_PRESETS, ImageAugmentation, ImageStrengths
@@ -89,8 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--side", type=int, default=SIDE)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     torch.empty(31 * 2**20, dtype=torch.uint8).zero_()  # freed at once
     x = torch.rand(options.count, 3, options.side, options.side, generator=torch.Generator().manual_seed(0))
@@ -101,9 +99,8 @@ def main() -> None:
         mine, other = ours(strengths), theirs(strengths, options.side)
         found = milliseconds([lambda f=mine: f(x), lambda f=other: f(x)])  # type: ignore[misc]
         results[name] = {"ours": round(found[0], 2), "kornia": round(found[1], 2)}
-        print(f"{name:<22}{found[0]:>8.2f}{found[1]:>9.2f}{found[1] / found[0]:>8.1f}", flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+        print(f"{name:<22}{found[0]:>8.2f}{found[1]:>9.2f}{found[1] / found[0]:>8.1f}")
+        keep(options.out, results)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,24 @@ For each loss, at d = 16 (pmlb:letter) and d = 64 (pmlb:optdigits), m = d/2, bat
 (b) the same with a DataLoader, (c) probssl alone, (d) probssl stacked for K = 16, 64 and 256, in turns, as CPU time.
 Also the arithmetic limit (matrix products of the same shapes and nothing else), memory, and where the time goes:
 
-    python benchmarks/grids.py --out grids.json
+    OMP_NUM_THREADS=1 python benchmarks/grids.py --long --out grids.json
+
+Some four minutes, and an hour with `--long`: turns of four seconds or more, of which the best of three counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import bare_loops
 import numpy as np
 import torch
+from running import begin, keep
 from torch import Tensor
 
 from probssl.data import Standardiser, load
@@ -30,7 +31,6 @@ from probssl.training import Trial, fit, fit_many
 from probssl.training.stack import Stack
 
 TABLES = {16: "pmlb:letter", 64: "pmlb:optdigits"}
-STACKS = (16, 64, 256)
 RECIPES: dict[str, dict[str, Any]] = {
     "KL Euclidean": {"objective": "infonce", "energy": "euclidean"},
     "KL cosine": {"objective": "infonce", "energy": "cosine"},
@@ -77,7 +77,7 @@ def cpu_milliseconds(work: Callable[[], object], iterations: int) -> float:
     return 1000 * (time.process_time() - started) / iterations
 
 
-def measure(loss: str, x: Tensor, budget: float, rounds: int) -> dict[str, float]:
+def measure(loss: str, x: Tensor, stacks: Sequence[int], budget: float, rounds: int) -> dict[str, float]:
     """Milliseconds of CPU time a model-iteration of every way, the best of some turns of about `budget` seconds."""
     m, n = x.shape[1] // 2, 120  # steps: after one look at the start there is one every 20 to 100 steps
     ways: dict[str, tuple[Callable[[int], object], int]] = {
@@ -85,7 +85,7 @@ def measure(loss: str, x: Tensor, budget: float, rounds: int) -> dict[str, float
         "loader": (lambda steps: bare_loops.train(loss, x, m, steps, loader=True), 1),
         "alone": (lambda steps: alone(loss, x, steps), 1),
     }
-    for count in STACKS:
+    for count in stacks:
         ways[f"stacked {count}"] = (lambda steps, count=count: fit_many(trials(loss, x, steps, count)), count)
     best: dict[str, float] = {}
     for turn in range(rounds + 1):
@@ -153,27 +153,27 @@ def whole_grid(x: Tensor, steps: int = 200) -> float:
 def main() -> None:
     """Measure, print tables, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=4.0, help="about how long each turn takes")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--long", action="store_true", help="the best of three long turns, and K = 256")
     parser.add_argument("--features", type=int, nargs="*", default=list(TABLES))
     parser.add_argument("--losses", nargs="*", default=list(RECIPES))
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
-    columns = ["bare", "loader", "alone", *(f"stacked {count}" for count in STACKS)]
+    stacks, seconds, rounds = ((16, 64, 256), 4.0, 3) if options.long else ((16, 64), 1.0, 1)
+    columns = ["bare", "loader", "alone", *(f"stacked {count}" for count in stacks)]
     for features in options.features:
         x = table(features)
         print(f"d = {features}, m = {features // 2}: ms a model-iteration, and bare / stacked 64")
         print(f"{'loss':<14}" + "".join(f"{name:>12}" for name in columns) + f"{'limit':>8}{'times':>8}")
         for loss in options.losses:
-            times = measure(loss, x, options.seconds, options.rounds)
+            times = measure(loss, x, stacks, seconds, rounds)
             times["limit"] = arithmetic_limit(features, loss)
             results[f"{features} {loss}"] = {**times, "parts": where_the_time_goes(loss, x)}
             ratio = times["bare"] / times["stacked 64"]
             shown = "".join(f"{times[name]:>12.3f}" for name in columns)
-            print(f"{loss:<14}{shown}{times['limit']:>8.3f}{ratio:>8.1f}", flush=True)
-        grid = min(whole_grid(x) for _ in range(3))
+            print(f"{loss:<14}{shown}{times['limit']:>8.3f}{ratio:>8.1f}")
+            keep(options.out, results)
+        grid = min(whole_grid(x) for _ in range(rounds))
         mean = sum(results[f"{features} {loss}"]["bare"] for loss in options.losses) / len(options.losses)
         results[f"{features} grid"] = grid
         print(f"all losses, eight augmentations, one seed: {grid:.3f}, {mean / grid:.1f} times as fast as bare loops")
@@ -181,8 +181,7 @@ def main() -> None:
             parts = ", ".join(f"{name} {value:.3f}" for name, value in results[f"{features} {loss}"]["parts"].items())
             print(f"{loss}: {parts}")
     results["peak memory MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2) + "\n")
+    keep(options.out, results)
 
 
 if __name__ == "__main__":

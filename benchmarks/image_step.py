@@ -8,7 +8,7 @@ of pytorch-metric-learning, where that is installed, is timed beside: it is far 
 
 CPU time of one thread, median of a few rounds in which all take turns, after a small batch to warm up. `--contiguous`
 is ours in the other memory order, `--compile` ours under torch.compile, `--fit` a step in `fit` itself. A round takes
-seconds at width 16 and a minute or two at width 64:
+seconds at width 16 and a minute or two at width 64, that of the papers:
 
     OMP_NUM_THREADS=1 python benchmarks/image_step.py --width 64 --rounds 1 --out benchmarks/results/image_step.json
 """
@@ -22,9 +22,10 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import torch
+from running import begin, keep
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -34,7 +35,7 @@ from probssl.objectives import InfoNCE
 from probssl.pairings import ImageAugmentation, Views, image_preset
 from probssl.training import Reporter, TrainingPlan, fit
 
-BATCH, SIDE, WIDTH, TEMPERATURE, PRESET = 256, 32, 64, 0.1, "simclr-cifar"
+BATCH, SIDE, WIDTH, TEMPERATURE, PRESET = 256, 32, 16, 0.1, "simclr-cifar"
 PARTS = ("augmentation", "forward and backward", "loss", "optimiser", "whole step")
 
 Augment = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -193,6 +194,21 @@ class Clock(Reporter):
         self.marks.append(time.process_time())
 
 
+def summary(options: argparse.Namespace, times: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """What the rounds so far say."""
+    medians = {
+        name: {part: round(statistics.median(round_[part] for round_ in rounds), 4) for part in PARTS}
+        for name, rounds in times.items()
+    }
+    ratios = [b["whole step"] / a["whole step"] for a, b in zip(times["ours"], times["theirs"], strict=True)]
+    return {
+        "width": options.width,
+        "rounds": len(ratios),
+        "seconds": medians,
+        "theirs / ours, of whole steps by round": [round(ratio, 3) for ratio in ratios],
+    }
+
+
 def main() -> None:
     """All parts, side by side."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
@@ -201,33 +217,24 @@ def main() -> None:
     parser.add_argument("--contiguous", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     x = torch.rand(BATCH, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     found = sides(options.width, options.contiguous, options.compile)
     times: dict[str, list[dict[str, float]]] = {name: [] for name in found}
+    results: dict[str, Any] = {}
     for name, side in found.items():
         began = time.perf_counter()
         side.step(x[:8])
-        print(f"{name}: the first step, of 8 images, took {time.perf_counter() - began:.1f} s", flush=True)
+        print(f"{name}: the first step, of 8 images, took {time.perf_counter() - began:.1f} s")
     for _ in range(options.rounds):
         for name, side in found.items():
             times[name].append(side.step(x))
             told = "   ".join(f"{part} {times[name][-1][part]:.3f}" for part in PARTS)
-            print(f"{name:<18}{told}", flush=True)
-    medians = {
-        name: {part: round(statistics.median(round_[part] for round_ in rounds), 4) for part in PARTS}
-        for name, rounds in times.items()
-    }
-    ratios = [b["whole step"] / a["whole step"] for a, b in zip(times["ours"], times["theirs"], strict=True)]
-    results: dict[str, object] = {
-        "width": options.width,
-        "rounds": options.rounds,
-        "seconds": medians,
-        "theirs / ours, of whole steps by round": [round(ratio, 3) for ratio in ratios],
-    }
+            print(f"{name:<18}{told}")
+        results = summary(options, times)
+        keep(options.out, results)
     library = library_loss()
     if library is not None:
         z = [torch.randn(BATCH, 128, generator=torch.Generator().manual_seed(k)).requires_grad_() for k in (0, 1)]
@@ -237,8 +244,7 @@ def main() -> None:
     if options.fit:
         results["fit, seconds a step"] = round(seconds_of_fit(options.width, x.repeat(2, 1, 1, 1), options.rounds), 4)
     print(json.dumps(results, indent=2))
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    keep(options.out, results)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,15 @@
 
 For each table, a sample of the grid of `probssl compare` trains for as many steps each, and every label-free score
 is set against the linear probe on validation rows: Spearman's rank correlation over all, among configurations of equal
-dimension, and how far below the best the probe of the score's own choice is. One thread; some ten minutes:
+dimension, and how far below the best the probe of the score's own choice is. One thread; some three minutes, ten with
+`--long`:
 
-    python benchmarks/label_free_scores.py --json label_free_scores.json
+    python benchmarks/label_free_scores.py --long --out label_free_scores.json
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from running import begin, keep
 
 from probssl.comparing.grid import candidates
 from probssl.comparing.ground import Ground
@@ -26,17 +27,23 @@ from probssl.comparing.standings import Predictor, predictors, with_clid
 from probssl.comparing.work import Job, Workshop
 from probssl.data import load
 
-TABLES = (
-    *("sklearn:wine", "pmlb:sonar", "pmlb:spectf", "pmlb:vehicle", "pmlb:yeast", "pmlb:wine_quality_red", "pmlb:led24"),
-    *(
-        "pmlb:spambase",
-        "pmlb:churn",
-        "pmlb:waveform_40",
-        "pmlb:texture",
-        "pmlb:optdigits",
-        "pmlb:satimage",
-        "pmlb:letter",
-    ),
+SMALL = (
+    "sklearn:wine",
+    "pmlb:sonar",
+    "pmlb:spectf",
+    "pmlb:vehicle",
+    "pmlb:yeast",
+    "pmlb:wine_quality_red",
+    "pmlb:led24",
+)
+LARGE = (
+    "pmlb:spambase",
+    "pmlb:churn",
+    "pmlb:waveform_40",
+    "pmlb:texture",
+    "pmlb:optdigits",
+    "pmlb:satimage",
+    "pmlb:letter",
 )
 SAMPLE, STEPS, SEED = 120, 100, 0
 FOREVER = 1e9
@@ -84,17 +91,16 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="file for the numbers")
-    parser.add_argument("tables", nargs="*", default=TABLES)
-    asked = parser.parse_args()
+    parser.add_argument("tables", nargs="*", default=SMALL)
+    parser.add_argument("--long", action="store_true", help="the larger tables too")
+    options = begin(parser)
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
-    for name in asked.tables:
+    for name in (*options.tables, *(LARGE if options.long else ())):
         results[name] = measure(name)
-        print(name, flush=True)
+        print(name)
+        keep(options.out, results)
     show(results)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from running import CHILDREN, begin, keep
+
 BATCH, IMAGES = 256, 2048
 CASES = {
     "1 process, 1 thread": (1, 1, "float32"),
@@ -61,11 +63,11 @@ def measure(size: int, threads: int, precision: str, steps: int) -> dict[str, fl
         answer = Path(folder) / "answer.json"
         command = [sys.executable, __file__, "--work", str(answer), "--steps", str(steps), "--precision", precision]
         shared = {"OMP_NUM_THREADS": str(threads), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
-        started = [
-            subprocess.Popen(command, env={**os.environ, **shared, "MASTER_PORT": str(port), "RANK": str(rank)})
-            for rank in range(size)
-        ]
-        if any(process.wait() for process in started):
+        CHILDREN.clear()
+        for rank in range(size):
+            place = {**shared, "MASTER_PORT": str(port), "RANK": str(rank)}
+            CHILDREN.append(subprocess.Popen(command, text=True, env={**os.environ, **place}))
+        if any(process.wait() for process in CHILDREN):
             raise SystemExit("a process failed")
         return json.loads(answer.read_text())
 
@@ -77,8 +79,7 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--steps", type=int, default=23)
     parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     if options.work is not None:
         work(options.work, options.steps, options.precision)
         return
@@ -87,11 +88,10 @@ def main() -> None:
         for name, case in CASES.items():
             found = measure(*case, options.steps)
             best[name] = {key: min(value, best.get(name, found)[key]) for key, value in found.items()}
-            print(f"turn {turn + 1}: {name}: {1 / found['wall']:.2f} steps/s", file=sys.stderr, flush=True)
+            print(f"turn {turn + 1}: {name}: {1 / found['wall']:.2f} steps/s")
+            keep(options.out, {"load": os.getloadavg(), "seconds a step": best})
     for name, found in best.items():
         print(f"{name:<40}{1 / found['wall']:8.2f} steps/s   {1000 * found['cpu']:8.0f} ms of CPU a step and process")
-    if options.out is not None:
-        options.out.write_text(json.dumps({"load": os.getloadavg(), "seconds a step": best}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ written; "input" is the gradient in the images too, as Langevin sampling needs. 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from pathlib import Path
 
 import torch
+from running import begin, keep
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -51,8 +50,7 @@ def main() -> None:
     """All widths and sizes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--widths", type=int, nargs="*", default=[32, 64, 128])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     results: dict[str, dict[str, float]] = {}
     columns = ["contiguous", "channels_last", "plain", "plain channels_last", "input"]
@@ -72,9 +70,8 @@ def main() -> None:
                     best[column] = min(best[column], step(network, images, as_written="plain" in column))
             name = f"{width}, {channels} × {side} × {side}"
             results[name] = {column: round(value, 1) for column, value in best.items()}
-            print(f"{name:<18}" + "".join(f"{best[column]:>21.1f}" for column in columns), flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+            print(f"{name:<18}" + "".join(f"{best[column]:>21.1f}" for column in columns))
+            keep(options.out, results)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Five questions, one thread, CPU time, turns taken alternately: what a step costs
 the finite difference is off, what both reach in the same CPU time, and what only one of them can train. Some three
 and a half minutes of CPU time. Prints tables and writes JSON:
 
-    python benchmarks/sliced_fisher.py --json sliced_fisher.json
+    python benchmarks/sliced_fisher.py --out sliced_fisher.json
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
-import json
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from running import begin, keep
 from torch import Tensor, nn
 
 from probssl.data import Standardiser, load
@@ -153,7 +152,7 @@ def cost(rounds: int) -> dict[str, dict[str, list[float]]]:
         _, one, _, four, along = r["ratio"]
         print(f"{name:<15}{type(energy).__name__:<10}{r['ms'][0]:>8.2f}{r['ms'][1]:>8.2f}{one:>6.2f}", end="")
         print(f"{r['median_ratio'][1]:>7.2f}{four:>7.2f}{along:>6.2f}", end="")
-        print(f"{r['graph_mb'][0]:>7.1f}{r['graph_mb'][1]:>6.1f}", flush=True)
+        print(f"{r['graph_mb'][0]:>7.1f}{r['graph_mb'][1]:>6.1f}")
     return results
 
 
@@ -309,7 +308,7 @@ def training(x: Tensor, seconds: float) -> dict[str, Any]:
     for name, loss, steps in runs:
         reached = {str(rate): [exact_loss(train(loss, x, steps, rate, s), x) for s in (0, 1)] for rate in RATES}
         results[name] = {"steps": steps, "loss": reached}
-        print(f"{name:<22}{steps:>8}" + "".join(f"{a:>12.1f}{b:>8.1f}" for a, b in reached.values()), flush=True)
+        print(f"{name:<22}{steps:>8}" + "".join(f"{a:>12.1f}{b:>8.1f}" for a, b in reached.values()))
     return results
 
 
@@ -351,8 +350,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="turns of every measurement of cost")
     parser.add_argument("--batches", type=int, default=150, help="batches that variances are estimated from")
     parser.add_argument("--seconds", type=float, default=2.5, help="CPU time of one training")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as training does
     torch.manual_seed(0)
@@ -363,17 +361,21 @@ def main() -> None:
             tables[name] = torch.from_numpy(Standardiser.fit(features).transform(features).astype(np.float32))
         except InputError as error:
             print(f"left out: {error}")
-    results: dict[str, Any] = {"cost": cost(options.rounds), "layers": layers()}
+    results: dict[str, Any] = {"training": {}}
+
+    def add(name: str, found: dict[str, Any]) -> None:
+        results[name] = {**results.get(name, {}), **found}
+        keep(options.out, results)
+
+    add("cost", cost(options.rounds))
+    add("layers", layers())
     if "pmlb:optdigits" in tables:
-        results["variance"] = variance(tables["pmlb:optdigits"], results["cost"], options.batches)
-        results["difference"] = difference(tables["pmlb:optdigits"])
-    results["training"] = {}
+        add("variance", variance(tables["pmlb:optdigits"], results["cost"], options.batches))
+        add("difference", difference(tables["pmlb:optdigits"]))
     for name, x in tables.items():
         print(f"\nExact Fisher loss on {name}, {options.seconds:g} s of CPU time, Euclidean, two seeds")
         print(f"{'trained with':<22}{'steps':>8}" + "".join(f"{f'rate {rate:g}':>20}" for rate in RATES))
-        results["training"][name] = training(x, options.seconds)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        add("training", {name: training(x, options.seconds)})
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ Some three seconds of CPU time:
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
+from running import begin, keep
 from torch import Tensor
 
 from probssl.worlds.sprite_transitions import LaplaceTransition, NaturalLikeTransition, UniformTransition
@@ -63,8 +62,7 @@ def main() -> None:
     """All sizes, then all transitions."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--sizes", type=int, nargs="*", default=[32, 64, 128])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     factors = draw(BATCH)
     values = Sprites().values(factors).numpy()
@@ -77,7 +75,8 @@ def main() -> None:
             "loop": rate(lambda size=size: loop(values, size), BATCH),  # type: ignore[misc]
         }
         results[f"images {size}"] = row
-        print(f"{size:>6}{row['smooth']:>10.0f}{row['binary']:>10.0f}{row['loop']:>10.0f}", flush=True)
+        print(f"{size:>6}{row['smooth']:>10.0f}{row['binary']:>10.0f}{row['loop']:>10.0f}")
+        keep(options.out, results)
     print("pairs of factors a second")
     many, generator = draw(10_000), torch.Generator().manual_seed(1)
     for transition in (UniformTransition(), LaplaceTransition(), NaturalLikeTransition()):
@@ -85,9 +84,8 @@ def main() -> None:
         name = type(transition).__name__
         found = rate(lambda t=transition, b=before: t.sample(b, generator), len(many))  # type: ignore[misc]
         results[name] = {"pairs": found}
-        print(f"{name:<24}{found:>10.0f}", flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2) + "\n")
+        print(f"{name:<24}{found:>10.0f}")
+        keep(options.out, results)
 
 
 if __name__ == "__main__":

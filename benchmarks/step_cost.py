@@ -9,14 +9,13 @@ thread, in one process, turn by turn. Prints a table and writes JSON:
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
+from running import begin, keep
 from torch import Tensor, nn
 
 from probssl.data import Standardiser, load
@@ -111,17 +110,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     x = letter()
-    results = {energy: measure(x, options.steps, options.rounds, energy) for energy in ("euclidean", "cosine")}
+    results: dict[str, dict[str, float]] = {}
     print(f"InfoNCE, letter, d {FEATURES}, m {DIM}, batch {BATCH}, torch {torch.__version__}, one thread")
     print(f"{'energy':<12}{'bare ms':>10}{'probssl ms':>12}{'ratio':>8}{'of medians':>12}")
-    for energy, r in results.items():
+    for energy in ("euclidean", "cosine"):
+        r = results[energy] = measure(x, options.steps, options.rounds, energy)
         print(f"{energy:<12}{r['bare_ms']:>10.3f}{r['probssl_ms']:>12.3f}{r['ratio']:>8.2f}{r['median_ratio']:>12.2f}")
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2) + "\n")
+        keep(options.out, results)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,20 @@
 
 One thread, CPU time, about two minutes. Needs the extra `symbolic`.
 
-    python benchmarks/symbolic.py
+    OMP_NUM_THREADS=1 python benchmarks/symbolic.py --out symbolic.json
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from running import begin, keep
 from sklearn.datasets import load_digits
 
 from probssl.data.addition import addition_triples
@@ -69,18 +72,22 @@ def step_time(constraint: Constraint) -> float:
     return 1000 * statistics.median(times)
 
 
-def cost() -> None:
+def cost() -> Iterator[tuple[str, dict[str, float]]]:
     """Compiling once, and loss and gradient of a batch."""
     print(f"batch {BATCH}, forward and backward, median of 20")
     print(f"{'constraint':<30}{'assignments':>12}{'satisfying':>22}{'compile s':>11}{'edges':>7}{'levels':>8}{'ms':>7}")
     listed = Constraint.where(lambda a, b, c: a + b == c, sizes=(10, 10, 10))
-    print(f"{'a + b = c, listed':<30}{1e3:>12.0e}{listed.count:>22,}{'':>26}{step_time(listed):>7.2f}")
+    taken = step_time(listed)
+    print(f"{'a + b = c, listed':<30}{1e3:>12.0e}{listed.count:>22,}{'':>26}{taken:>7.2f}")
+    yield "a + b = c, listed", {"ms": taken}
     for name, (sizes, make) in FORMULAS.items():
         constraint, taken = compile_time(make, sizes)
         circuit = constraint._evaluator
         assert isinstance(circuit, Circuit)
         print(f"{name:<30}{float(math.prod(sizes)):>12.0e}{constraint.count:>22,}{taken:>11.2f}", end="")
-        print(f"{circuit.edges:>7}{len(circuit.levels):>8}{step_time(constraint):>7.2f}", flush=True)
+        found = {"compile s": taken, "ms": step_time(constraint)}
+        print(f"{circuit.edges:>7}{len(circuit.levels):>8}{found['ms']:>7.2f}")
+        yield name, found
 
 
 def learn(weight: float, seed: int, *, true_prior: bool = False) -> tuple[float, float]:
@@ -108,7 +115,7 @@ def learn(weight: float, seed: int, *, true_prior: bool = False) -> tuple[float,
         return right.float().mean().item(), addition.loss(classify_each(classifier, x[other])).item()
 
 
-def learning() -> None:
+def learning() -> Iterator[tuple[str, dict[str, object]]]:
     """Accuracy by the weight of the prior, and by the prior."""
     print(f"\n300 sums of digits of 8 × 8, 600 steps: accuracy on unseen digits, {SEEDS} seeds in order of accuracy")
     print("chosen: the accuracy of the seed with the least constraint loss on 60 other sums, which takes no labels")
@@ -120,11 +127,20 @@ def learning() -> None:
         name = f"weight {weight:g}, {'true' if true_prior else 'uniform'} prior"
         print(f"{name:<26}", end="")
         print(" ".join(f"{accuracy:.2f}" for accuracy in accuracies), end="")
-        print(f"   median {statistics.median(accuracies):.3f}   chosen {chosen:.3f}   {taken:.1f} s", flush=True)
+        print(f"   median {statistics.median(accuracies):.3f}   chosen {chosen:.3f}   {taken:.1f} s")
+        yield name, {"accuracies": accuracies, "chosen": chosen, "seconds": taken}
+
+
+def main() -> None:
+    """What constraints cost, and what they teach."""
+    options = begin(argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None))
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    results: dict[str, object] = {}
+    for name, found in itertools.chain(cost(), learning()):
+        results[name] = found
+        keep(options.out, results)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    cost()
-    learning()
+    main()

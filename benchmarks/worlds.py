@@ -8,12 +8,11 @@ One thread, processor time, best of some rounds:
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from running import begin, keep
 
 from probssl.objectives import InfoNCE
 from probssl.objectives.base import Objective
@@ -66,8 +65,7 @@ def best(action: Callable[[], object]) -> float:
 def main() -> None:
     """All cases."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     results = {}
@@ -88,8 +86,7 @@ def main() -> None:
         found = {"batch": batch, "draw": best(draw), "step": best(step)}
         results[name] = found
         print(f"{name:<20}{batch:>7}{found['draw']:>10.2f}{found['step']:>10.2f}{found['draw'] / found['step']:>8.0%}")
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2) + "\n")
+        keep(options.out, results)
 
 
 if __name__ == "__main__":

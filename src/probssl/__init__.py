@@ -6,8 +6,8 @@
     z = run.model.embed("new.csv")
     print(run.comparison.rows)
 
-What stands in `__all__` is public, here and in the modules it names; everything else may change. Names are imported when
-they are first used, so that `import probssl` costs next to nothing.
+What stands in `__all__` is public, here and in the modules it names; everything else may change. Names are imported
+when they are first used, so that `import probssl` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_parts(make) -> None:
     assert halved.with_test(0).test is None
     only = halved.take(halved.rows("test"))
     assert len(only.rows("train")) == 0
-    with pytest.raises(InputError, match=r"parts of .* are all, train, test, not 'half'"):
+    with pytest.raises(InputError, match=r"parts of .* are train, test, all, not 'half'"):
         data.rows("half")
 
 

@@ -115,8 +115,21 @@ def test_blocks_meet_without_a_seam(tmp_path, monkeypatch):
     values = np.arange(400.0).reshape(200, 2)
     text = "a,b\n" + "\n".join(f"{p},{q}" for p, q in values.tolist())
     np.testing.assert_array_equal(load(write_text(tmp_path / "data.csv", text)).features, values)
+    quoted = text.replace("a,b\n0.0,", 'a,b\n"0.0",')  # which NumPy's reader leaves to ours
+    np.testing.assert_array_equal(load(write_text(tmp_path / "quoted.csv", quoted)).features, values)
     with pytest.raises(InputError, match=r"'b' has 1 value that is not a number, the first 'z' on line 202"):
         load(write_text(tmp_path / "bad.csv", text + "\n1,z\n"))
+
+
+@pytest.mark.parametrize("row", ["1,2,no\n", '"1",2,no\n', "1,2,n\u00e4\n", " 1 , 2 , no\n"])
+def test_labels_and_columns_left_out_are_read_by_either_reader(tmp_path, row):
+    path = write_text(tmp_path / "data.csv", "a,b,kind\n" + row + "3,4,yes\n")
+    table = load(path, label="kind")
+    assert table.features.tolist() == [[1, 2], [3, 4]]
+    assert table.classes == (row.rpartition(",")[2].strip(), "yes")
+    assert load(path, drop="kind,b").features.tolist() == [[1], [3]]
+    with pytest.raises(InputError, match="line 4 has 2 fields where the first line has 3"):
+        load(write_text(tmp_path / "ragged.csv", path.read_text() + "5,6\n"), drop="kind")
 
 
 def test_label_lines_count_through_quoted_newlines(tmp_path):

@@ -136,7 +136,7 @@ def test_frames_of_pandas() -> None:
     level = pandas.DataFrame({"a": [1, 2], "c": pandas.Categorical(["u", "v"])})
     assert load(level, label="c").classes == ("u", "v")
     twice = pandas.DataFrame(ROWS, columns=["a", "b", "a"])
-    refused("the name 'a' stands for 2 columns", twice)
+    refused("columns that share a name", twice)
     refused("has no columns", pandas.DataFrame())
     refused("no rows", pandas.DataFrame({"a": []}))
 

@@ -44,7 +44,7 @@ def smoke(method: str, **changes: object) -> dict:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> None:
-    x = gedi_models.floats(gedi_models.images_of("mnist").test[:5])
+    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:5])
     trained = gedi_models.trained(smoke(method), CODE)
     found = gedi_models.trained(smoke(method), CODE)
     assert trained.loss == found.loss is not None
@@ -55,7 +55,7 @@ def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> Non
 
 def test_what_a_model_says_of_images_is_one_joint_density() -> None:
     model = gedi_models.trained(smoke("GEDI"), CODE)
-    x = gedi_models.floats(gedi_models.images_of("mnist").test[:7])
+    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:7])
     joint = model.log_density(x).unsqueeze(1) + model.log_probabilities(x)
     torch.testing.assert_close(joint, model.logits(x))
 
@@ -82,14 +82,14 @@ def test_two_views_close_the_trap_that_an_image_and_its_noisy_copy_leave_open() 
 
 def test_the_projection_of_barlow_twins_is_standardised_over_training_images() -> None:
     model = gedi_models.trained(smoke("BarlowTwins"), CODE)
-    z = model.all_logits(gedi_models.floats(gedi_models.images_of("mnist").train[:200]))
+    z = model.all_logits(gedi_models.floats(gedi_models.images_of("mnist").train_images[:200]))
     np.testing.assert_allclose(z.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(z.std(0, ddof=1), 1, atol=1e-3)
 
 
 def test_scores_are_those_of_autograd_image_by_image() -> None:
     model = gedi_models.trained(smoke("JEM"), CODE)
-    x = gedi_models.floats(gedi_models.images_of("mnist").test[:3])
+    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:3])
     found = gedi_ood_trials.scores(model, x)
     assert set(found) == set(SCORES)
     for row, image in enumerate(x):
@@ -101,7 +101,7 @@ def test_scores_are_those_of_autograd_image_by_image() -> None:
 
 
 def test_images_outside_take_the_shape_of_those_trained_on() -> None:
-    grey = gedi_models.floats(gedi_models.images_of("mnist").test[:4])
+    grey = gedi_models.floats(gedi_models.images_of("mnist").test_images[:4])
     padded = gedi_ood_trials.outside_of("mnist", (3, 32, 32), 4)
     assert padded.shape == (4, 3, 32, 32)
     torch.testing.assert_close(padded[:, :, 2:-2, 2:-2], grey.expand(-1, 3, -1, -1))
@@ -115,7 +115,7 @@ def test_images_outside_take_the_shape_of_those_trained_on() -> None:
 
 def test_the_classifiers_features_tell_bars_from_noise() -> None:
     chosen, measuring = smoke("GEDI", rows=400), {"test": 120, "classifier": 60}
-    data = gedi_models.floats(gedi_models.images_of("mnist").train[:100]).numpy()
+    data = gedi_models.floats(gedi_models.images_of("mnist").train_images[:100]).numpy()
     noise = np.random.default_rng(0).uniform(size=data.shape).astype(np.float32)
     near, far = (gedi_images_trials.distances(images, chosen, measuring) for images in (data, noise))
     assert set(near) == {"FD(classifier)", "FD(pixel PCA 32)"}

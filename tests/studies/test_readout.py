@@ -47,7 +47,7 @@ def smoke(method: str, data: str = "cifar10", **changes: Any) -> dict[str, Any]:
 
 
 def test_losses_begin_alike_and_without_the_sphere_the_scale_of_embeddings_does_not_matter() -> None:
-    images = torch.from_numpy(colours().train[:64])
+    images = torch.from_numpy(colours().train_images[:64])
     views = Views(x=images.float() / 255, augmented=torch.rand(2, 64, 3, 32, 32))
     encoder = readout_trials.build(smoke("InfoNCE")).eval()
     losses = []
@@ -64,7 +64,7 @@ def test_losses_begin_alike_and_without_the_sphere_the_scale_of_embeddings_does_
 
 
 def test_embeddings_are_read_as_the_loss_sees_them() -> None:
-    images = torch.from_numpy(colours().test[:5])
+    images = torch.from_numpy(colours().test_images[:5])
     for method, unit in (("InfoNCE", True), ("AnInfoNCE", True), (FREE, False), (UNTRAINED, False)):
         encoder = readout_trials.build(smoke(method)).eval()
         found = readout_trials.features_of(smoke(method), encoder)

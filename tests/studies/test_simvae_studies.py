@@ -48,7 +48,7 @@ def smoke(method: str, **changes: object) -> dict:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> None:
-    x = simvae_models.pixels("mnist", simvae_models.images_of("mnist").test[:5]).float() / 255
+    x = simvae_models.pixels("mnist", simvae_models.images_of("mnist").test_images[:5]).float() / 255
     trained = simvae_models.trained(smoke(method))
     found = simvae_models.trained(smoke(method))
     assert trained.loss == found.loss is not None
@@ -70,7 +70,7 @@ def test_networks_are_those_of_the_paper() -> None:
     assert [part.sizes for part in decoders] == [(10, 2000, 500, 500, 784)]
     head, _ = simvae_models.build(smoke("MoCoV2"))
     assert isinstance(head, WithHead), "which the second version of MoCo brought"
-    binary = simvae_models.pixels("mnist", simvae_models.images_of("mnist").train[:3])
+    binary = simvae_models.pixels("mnist", simvae_models.images_of("mnist").train_images[:3])
     assert set(binary.unique().tolist()) == {0, 255}
 
 

@@ -55,6 +55,12 @@ def coupled_encoder() -> nn.Module:
     return seeded(3, build).double()
 
 
+class Coupled(nn.Sequential):
+    """An encoder that looks at the whole batch, with layers that do so too."""
+
+    whole_batch = True
+
+
 @dataclass(frozen=True)
 class Case:
     """An objective and how it is tried."""
@@ -102,6 +108,8 @@ def cases(size: int) -> Iterator[Case]:
         # Momentum objectives have a teacher that is a copy of another encoder, and Fisher losses refuse this one.
         if not isinstance(built, (MomentumObjective, Fisher, SlicedFisher)):
             yield Case(f"{member.name} coupled", member, coupled_encoder)
+            if len(classes) == 1:
+                yield Case(f"{member.name} coupled as a whole", member, lambda: Coupled(coupled_encoder()))
 
 
 Outcome = tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]
@@ -121,7 +129,8 @@ def together(case: Case, views: Views) -> Outcome:
     if case.joined:
         objective.rowwise = False
     sharing = Sharing(encoder, objective, precision="float32", device=torch.device("cpu"), seed=0)
-    terms = sharing.loss(share(views) if case.dealt else views, objective.weights, dealt=case.dealt)
+    with sharing.hooked():
+        terms = sharing.loss(share(views) if case.dealt else views, objective.weights, dealt=case.dealt)
     terms.total.backward()
     found = gradients(encoder, objective)
     processes.average_(found.values())

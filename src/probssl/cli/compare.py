@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from probssl.cli.app import TABLE_HELP, Json, Label, Quiet, app, command, load_data, print_json, say
+from probssl.cli.app import TABLE_HELP, Json, Label, Quiet, app, command, print_json, say
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from probssl.cli.app import CORRUPT_HELP, DATA_HELP, Json, Quiet, app, command, fail, print_json, say, speaks, tell_left_out
+from probssl.cli.app import (
+    CORRUPT_HELP,
+    DATA_HELP,
+    Json,
+    Quiet,
+    app,
+    command,
+    fail,
+    print_json,
+    say,
+    speaks,
+    tell_left_out,
+)
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
 from probssl.parts.registry import KINDS
 from probssl.parts.values import read
@@ -50,7 +61,9 @@ def fit(
     dim: Annotated[int | None, _option(PARTS, "--dim", "Dimensions of the representation", "N")] = None,
     settings: Annotated[
         list[str] | None,
-        _option(PARTS, "--set", "Any other setting, such as pairing.preservation=0.8; repeatable", "PART.SETTING=VALUE"),
+        _option(
+            PARTS, "--set", "Any other setting, such as pairing.preservation=0.8; repeatable", "PART.SETTING=VALUE"
+        ),
     ] = None,
     steps: Annotated[int | None, _option(TRAINING, "--steps", "Training steps", "N")] = None,
     batch_size: Annotated[int | None, _option(TRAINING, "--batch-size", "Rows per step", "N")] = None,

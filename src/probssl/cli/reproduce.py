@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, app, command, escape, print_json, say
+from probssl.cli.app import Json, Quiet, app, command, print_json, say
 from probssl.errors import InputError
 
 WHERE, KEPT = "Where it runs", "What is kept"
@@ -84,7 +84,7 @@ def reproduce(
         given = {"--budget": budget, "--out": out, "--jobs": jobs, "--backend": backend, "--address": address}
         asked = [(flag, str(value)) for flag, value in given.items() if value not in (None, "laptop", "loky")]
         again = ["probssl", "reproduce", name, *[word for pair in asked for word in pair]]
-        say(f"stopped with {now.done} of {now.total} trials kept; go on with: {escape(shlex.join(again))}")
+        say(f"stopped with {now.done} of {now.total} trials kept; resume with: {shlex.join(again)}")
         raise typer.Exit(130) from None
     if as_json:
         print_json(result.as_dict())
@@ -95,7 +95,7 @@ def reproduce(
         what = ", ".join(f"{key} {value}" for key, value in config.items())
         say(
             f"[bold red]error:[/] {len(result.failures)} of {result.trials} trials failed, and the same command tries "
-            f"them again; the first ({escape(what)}): {escape(message)}"
+            f"them again; the first ({what}): {message}"
         )
         raise typer.Exit(1)
 

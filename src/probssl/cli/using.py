@@ -91,7 +91,7 @@ def evaluate(
     model, quietly = opened.model, quiet or as_json
     with console.status("evaluating", quietly) as announce:
         if data is None:
-            opened.dataset = opened.data(moved)  # type: ignore[misc]
+            opened.dataset = opened.data(moved)
             comparison = assess(model, opened.dataset, run, depth, announce=announce)  # type: ignore[arg-type]
             run_page.write(opened)
         else:

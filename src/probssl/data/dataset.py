@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Kind = Literal["table", "images", "series", "world"]
-Part = Literal["all", "train", "test"]
+Part = Literal["train", "test", "all"]
 Index = Union["Tensor", np.ndarray, Sequence[int], slice]
 """Row numbers, a mask of rows, or a slice."""
 

@@ -18,7 +18,10 @@ def open_any_frame(source: object, where: str) -> Columns | None:
     """The columns of a frame of any library that narwhals knows; None of other objects."""
     import narwhals as nw
 
-    frame: Any = nw.from_native(source, pass_through=True)
+    try:
+        frame: Any = nw.from_native(source, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise InputError(f"{where} has columns that share a name: give every column its own") from None
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
     if not isinstance(frame, nw.DataFrame):

@@ -74,7 +74,7 @@ def load(
         return load_images(source, size=size, corrupt=corrupt, progress=progress).with_test(test, seed)
     held = _held(source, label, seed, progress)
     if isinstance(held.values, Columns):
-        _refuse(held.values.where, "a table", of_images)
+        _refuse(held.values.where, "a table and not images", of_images)
         column = test if isinstance(test, str) and test in held.values.names else None
         beside = {"label": label, "ids": ids, "groups": groups, "test": column}
         found, test = _table(held.name, held.values, beside, drop, features), None if column else test

@@ -61,7 +61,9 @@ def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray |
                 rows = csv.writer(head, delimiter=separator, lineterminator="\n")  # quotes what needs it
                 rows.writerow(names if ids is None else [ID, *names])
                 if ids is not None:
-                    rows.writerows([name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True))
+                    rows.writerows(
+                        [name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True)
+                    )
                 file.write(head.getvalue().encode())
                 if ids is None:  # nine significant digits bring every single-precision number back exactly
                     np.savetxt(file, array, "%.9g", separator, encoding="utf-8")

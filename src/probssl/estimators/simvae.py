@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from probssl.data import Standardiser, check_images
-from probssl.model.decoding import decoded, latent_prior, log_likelihood, observed_at, posteriors
 from probssl.encoders import as_floats, encode
 from probssl.errors import InputError
 from probssl.estimators.common import conclude, in_precision, seed_of
+from probssl.model.decoding import decoded, latent_prior, log_likelihood, observed_at, posteriors
 from probssl.objectives import GenerativeObjective
 from probssl.parts.recipe import Recipe
 from probssl.samplers import LatentMixture

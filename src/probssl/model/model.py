@@ -18,7 +18,6 @@ from probssl.data import (
     IMAGES,
     Corrupt,
     Dataset,
-    ImageSet,
     Part,
     Progress,
     Standardiser,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,6 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """Those of these numbers, in this order."""
-        beside = {name: getattr(self, name) for name in ("labels", "latents", "ids")}
-        known = {name: None if of is None else of[rows] for name, of in beside.items()}
-        return replace(self, x=self.x[torch.from_numpy(rows)], **known)
+        known = {"labels": self.labels, "latents": self.latents, "ids": self.ids}
+        chosen: dict[str, Any] = {name: of[rows] for name, of in known.items() if of is not None}
+        return replace(self, x=self.x[torch.from_numpy(rows)], **chosen)

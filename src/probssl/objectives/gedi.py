@@ -169,9 +169,9 @@ class GEDI(ClusteringObjective):
             raise InputError("GEDI needs a term with a weight above 0")
 
     def build(self, context: Context) -> None:
-        super().build(context)
         if "generative" in self.weights:
             self.buffer = self._chains.buffer(context)
+        super().build(context)
         if self.learns_prior:
             self.register_buffer("mean_prediction", torch.full((self.clusters,), 1 / self.clusters))
 

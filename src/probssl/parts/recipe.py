@@ -6,12 +6,11 @@ import copy
 import dataclasses
 import difflib
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 from probssl.errors import InputError
 from probssl.parts import values

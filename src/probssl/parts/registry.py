@@ -83,7 +83,7 @@ class Registry(Mapping[str, Entry]):
             return Entry(name, name, "a class of your own", plugin=True)
         if ":" in name or name in self.entries:
             raise InputError(
-                f"the {self.kind} {name!r} comes from another package: name it yourself, {self.kind}={name!r} or --{self.kind} {name}"
+                f"the {self.kind} {name!r} comes from another package: name it yourself, as {self.kind}={name!r}"
             )
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"

@@ -150,7 +150,7 @@ def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:
 
 
 def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
-    """Fill in what suits the data, and refuse what does not go together. With `own`, names are ours alone (of files)."""
+    """Fill in what suits the data, and refuse what does not go together. With `own`, as of files, names are ours."""
     for slot in SLOTS:
         if isinstance(chosen := getattr(recipe, slot), Missing):
             raise chosen.refuse()
@@ -180,9 +180,7 @@ def _entry(slot: str, named: Named, own: bool) -> Entry:
     return KINDS[slot].find(named.name, own=own and not named.trusted)
 
 
-def _part(
-    slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Suits = lambda entry, given: {}
-) -> Any:
+def _part(slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Suits = lambda entry, given: {}) -> Any:
     """An object as it is, or the part of a name with what suits it in place of settings that were not given."""
     chosen = Named(chosen) if isinstance(chosen, str) else chosen
     if chosen is None and usual is None:
@@ -203,7 +201,7 @@ def _part(
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of which later ones win; those of a part within are merged too: {"sampler": {"steps": 9}} keeps others."""
+    """Settings of which later ones win; those of a part within are merged: {"sampler": {"steps": 9}} keeps others."""
     found: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -228,7 +226,7 @@ def _objective(recipe: Recipe, facts: Facts, choices: _Choices) -> Objective:
     named = Named("") if chosen is None else chosen
     named = named if named.name else Named(defaults.objective_name(facts, recipe.energy is not None), named.settings)
     entry = _entry("objective", named, choices.own)
-    cls = entry.load()
+    cls: type[Objective] = entry.load()
     given = dict(named.settings)
     if "energy" in cls.declared() and "energy" not in given:
         if "energy" not in entry.preset:
@@ -325,7 +323,7 @@ def _check(objective: Objective, pairing: Pairing | None, head: Any, facts: Fact
             f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "
             "objective, for example swav"
         )
-    if objective.decodes and facts.kind != "images" and getattr(objective, "likelihood").of_chances:
+    if objective.decodes and facts.kind != "images" and getattr(objective, "likelihood").of_chances:  # noqa: B009
         raise InputError(
             "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, which rows of a table are not: use "
             "gaussian"

@@ -63,12 +63,12 @@ def unknown_setting(where: str, owner: str, name: str, known: Mapping[str, Setti
 def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
     """A plain value as its setting takes it; `InputError` where it cannot be one."""
     options = _options(setting.annotation)
-    registry = _registry_of(options)
+    registry = registry_of(options)
     if registry is not None and isinstance(value, str | Mapping):
         name, settings = (value, {}) if isinstance(value, str) else split(value, where)
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
-    if isinstance(value, list) and any(_is_sequence(option) for option in options):
+    if isinstance(value, list) and any(is_sequence(option) for option in options):
         inner = next((typing.get_args(option)[0] for option in options if typing.get_args(option)), Any)
         return tuple(convert(entry, Setting("", inner, None, ""), own=own, where=where) for entry in value)
     if not _fits(value, options):
@@ -131,7 +131,7 @@ def _options(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def _registry_of(options: Sequence[Any]) -> Registry | None:
+def registry_of(options: Sequence[Any]) -> Registry | None:
     """The registry whose parts a setting takes."""
     for option in options:
         if isinstance(option, type):
@@ -142,7 +142,7 @@ def _registry_of(options: Sequence[Any]) -> Registry | None:
     return None
 
 
-def _is_sequence(option: Any) -> bool:
+def is_sequence(option: Any) -> bool:
     origin = typing.get_origin(option)
     return isinstance(origin, type) and issubclass(origin, Sequence) and origin is not str
 
@@ -164,7 +164,7 @@ def _is_one(value: Any, option: Any) -> bool:
         return True
     if isinstance(option, type) and isinstance(value, option):
         return True
-    return _is_sequence(option) and isinstance(value, Sequence) and not isinstance(value, str)
+    return is_sequence(option) and isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _expected(options: Sequence[Any]) -> str:

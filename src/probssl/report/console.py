@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,16 +21,24 @@ from probssl.metrics.outliers import Detection
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
+    from probssl.parts.describe import Description
     from probssl.runs.doctor import Diagnosis
     from probssl.runs.evaluation import Comparison
+    from probssl.runs.listing import Line
     from probssl.studies import StudyResult
+
+
+def terminal(**options: Any) -> Console:
+    """A console that prints text as it is: `pmlb:adult:` is a name and no emoji."""
+    return Console(emoji=False, **options)
+
 
 ARROWS = {"higher": "↑", "lower": "↓", "neither": " "}
 
 
 def say(message: str) -> None:
     """A line on standard output."""
-    Console().print(escape(message), highlight=False, soft_wrap=True)
+    terminal().print(escape(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -38,14 +47,14 @@ def status(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield lambda text: None
         return
-    with Console(stderr=True).status(message) as spinner:
+    with terminal(stderr=True).status(message) as spinner:
         yield spinner.update
 
 
 @contextlib.contextmanager
 def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on standard error that appears when bytes begin to arrive, of a download or of a folder; in a terminal."""
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     if quiet or not console.is_interactive:
         yield lambda done, total: None
         return
@@ -83,7 +92,7 @@ def trial_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("trials {task.fields[left]}"),
-        console=Console(stderr=True),
+        console=terminal(stderr=True),
         expand=True,
     )
     task = bar.add_task(name, total=total, left="")
@@ -120,7 +129,7 @@ def format_value(values: dict[str, float | None], name: str, plus_minus: str = "
 
 def show_comparison(comparison: Comparison) -> None:
     """Metrics down, codes across; close together, so that four codes with their spreads fit into 80 columns."""
-    console = Console()
+    console = terminal()
     roomy = console.width >= 100
     table = Table(
         title=escape(comparison.source),
@@ -189,9 +198,55 @@ def show_deaugmenting(comparison: Comparison) -> None:
         table.add_column(f"{head}\n{tail}", justify="right")
     for row in deaugmenting_rows(comparison):
         table.add_row(*row)
-    console = Console()
+    console = terminal()
     console.print(table)
     console.print("± standard error over augmentations", style="dim", highlight=False)
+
+
+def show_names(listed: Mapping[str, Mapping[str, str]]) -> None:
+    """Names of parts, kind by kind, with what each is."""
+    console = terminal(highlight=False, markup=False)
+    for kind, names in listed.items():
+        console.print(kind, style="bold")
+        width = max(map(len, names), default=0)
+        for name, about in names.items():
+            console.print(Padding(f"{name:{width}}  {about}", (0, 0, 0, 2)), soft_wrap=False)
+    console.print(f"\nmore about one: probssl parts {next(iter(listed))} NAME", style="dim")
+
+
+def show_part(part: Description) -> None:
+    """A part: its formula, its settings with their defaults, and the collapses it admits."""
+    console = terminal(highlight=False, markup=False)
+    console.print(f"{part.kind} {part.name}", style="bold")
+    console.print(part.formula)
+    if part.needs:
+        console.print(f"needs  {', '.join(part.needs)}")
+    for name, setting in part.settings.items():
+        default = setting["default"]
+        shown = default.get("name", "") if isinstance(default, dict) else json.dumps(default, ensure_ascii=False)
+        told = "" if default is None else f"  (default: {shown})"
+        console.print(f"\n--set {part.kind}.{name}=…  {setting['type']}{told}", style="bold")
+        console.print(Padding(setting["about"], (0, 0, 0, 2)))
+    for kind, why in (part.admits or {}).items():
+        console.print(f"\nadmits collapse of the {kind}: {why}", style="dim")
+
+
+def show_runs(found: Sequence[Line], below: Path) -> None:
+    """Runs, the newest first."""
+    console = terminal(highlight=False)
+    if not found:
+        console.print("no runs here")
+        return
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, side in (("run", "left"), ("loss · energy", "left"), ("state", "left"), ("steps", "right")):
+        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
+    metrics = [metric for metric in METRICS if any(metric.name in line.metrics for line in found)]
+    for metric in metrics:
+        table.add_column(metric.title, justify="right")
+    for line in found:
+        values = [f"{line.metrics[m.name]:.3f}" if m.name in line.metrics else "–" for m in metrics]
+        table.add_row(escape(line.name(below)), escape(line.title), line.state, f"{line.step:,}", *values)
+    console.print(table)
 
 
 def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
@@ -199,7 +254,7 @@ def show_collapse(collapsed: dict[str, int], folder: Path) -> None:
     from probssl.training.watch import MEANING
 
     for kind, step in collapsed.items():
-        Console(stderr=True).print(
+        terminal(stderr=True).print(
             f"[bold yellow]warning:[/] {MEANING[kind]}, since step {step}; see: probssl doctor "
             + escape(shlex.quote(str(folder))),
             highlight=False,
@@ -211,7 +266,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     """Findings with what to try, then the measurements and the risks that remain."""
     from probssl.training.watch import name_of
 
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     colour = "green" if diagnosis.healthy else "yellow"
     console.print(f"[bold {colour}]{'healthy' if diagnosis.healthy else 'not healthy'}[/]")
     if diagnosis.healthy or not diagnosis.findings:
@@ -237,7 +292,7 @@ def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outs
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for name, (meaning, part) in found.items():
         table.add_row(name, f"{part.auroc:.3f}", f"{part.low:.3f}–{part.high:.3f}", meaning)
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     console.print(table)
     console.print(f"{inside:,} rows inside, {outside:,} outside; 1 tells all apart, 0.5 none", style="dim")
 
@@ -253,14 +308,14 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
     for entry in sets:
         sizes = ["–" if size is None else f"{size:,}" for size in (entry.rows, entry.dimensions, entry.classes)]
         table.add_row(entry.name, *sizes, "yes" if entry.present else "no", entry.about)
-    console = Console()
+    console = terminal()
     console.print(table)
     console.print(f"data directory: {escape(str(directory))}", style="dim", highlight=False, soft_wrap=True)
 
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:
     """Experiments that can be reproduced, how long each takes, and how many of its trials are there."""
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     width = max(len(study["name"]) for study in catalogue)
     console.print(f"{'experiment':{width}}   {'laptop':12}   trials here", style="bold")
     console.rule(style="dim")
@@ -274,7 +329,7 @@ def show_studies(catalogue: list[dict[str, Any]]) -> None:
     for study in catalogue:
         if study["trials"]["problem"]:
             told = f"[bold yellow]warning:[/] {escape(study['trials']['problem'])}"
-            Console(stderr=True).print(told, highlight=False, soft_wrap=True)
+            terminal(stderr=True).print(told, highlight=False, soft_wrap=True)
 
 
 def _standing(trials: dict[str, Any]) -> str:
@@ -304,7 +359,7 @@ def show_study(result: StudyResult) -> None:
         numbers = ["–" if number is None else f"{number:.3f}" for number in (row.value, row.spread, row.published)]
         table.add_row(row.setting if row.setting != before else "", row.metric, *numbers, row.verdict)
         before = row.setting
-    console = Console()
+    console = terminal()
     console.print(table)
     console.print(f"{result.seconds:.0f} s", style="dim", highlight=False)
     say(result.page.resolve().as_uri())

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probssl.model import density
 from probssl.errors import InputError
-from probssl.model import Model
+from probssl.model import Model, density
 from probssl.objectives import GEDI, ClusteringObjective
 from probssl.report import figures
 

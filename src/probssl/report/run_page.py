@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 import probssl
-from probssl.runs.doctor import examine
 from probssl.errors import InputError, ProbsslError
-from probssl.runs.evaluation import Comparison
 from probssl.metrics import METRICS, spectra
+from probssl.metrics.summary import Metric
 from probssl.report import figures, interactive, plane, tiles
 from probssl.report import page as html
 from probssl.report.console import ARROWS, deaugmenting_rows, format_value
 from probssl.runs import Run
+from probssl.runs.doctor import examine
+from probssl.runs.evaluation import Comparison
 from probssl.runs.folder import flat
 from probssl.theory.clustering import INVARIANCE_MINIMUM
 from probssl.training.files import write_text
@@ -105,20 +106,27 @@ def _deaugmenting(comparison: Comparison) -> str:
     )
 
 
+def metrics_of(comparison: Comparison) -> list[Metric]:
+    """The metrics that any of the codes has."""
+    return [metric for metric in METRICS if any(metric.name in values for values in comparison.rows.values())]
+
+
+def metric_rows(comparison: Comparison) -> list[list[str]]:
+    """A row for each metric: its title, then the value for each code."""
+    return [
+        [f"{m.title} {ARROWS[m.direction]}", *[format_value(values, m.name) for values in comparison.rows.values()]]
+        for m in metrics_of(comparison)
+    ]
+
+
 def _metrics(run: Run) -> str:
     assert run.comparison is not None
     codes = run.comparison.rows
     seen = f"{run.comparison.judged}. The encoder saw no labels."
     if run.resolved.facts.relation is not None:
         seen = f"{seen} Rows are drawn afresh from the world."
-    shown = [metric for metric in METRICS if any(metric.name in values for values in codes.values())]
-    body = [
-        [
-            f"{metric.title} {ARROWS[metric.direction]}",
-            *[format_value(values, metric.name) for values in codes.values()],
-        ]
-        for metric in shown
-    ]
+    shown = metrics_of(run.comparison)
+    body = metric_rows(run.comparison)
     protocols = html.table(
         ["metric", "how it was computed"],
         [[metric.title, run.comparison.protocols.get(metric.name, "")] for metric in shown],

@@ -12,11 +12,11 @@ import torch
 
 from probssl.energies import Euclidean
 from probssl.errors import InputError, ProbsslError
-from probssl.runs.evaluation import loss_standing
 from probssl.objectives.reference import Estimate, ReferenceLosses
 from probssl.pairings import Needs
 from probssl.parts.part import Part
 from probssl.parts.resolve import Resolved
+from probssl.runs.evaluation import loss_standing
 from probssl.runs.folder import Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
@@ -350,7 +350,9 @@ def _samples(rows: list[dict[str, Any]]) -> list[str]:
     said = f"the energy of data less that of samples is {gap:.3g} nats, 0 where samples look like data"
     if abs(gap) <= CHAINS_LAG:
         return [said]
-    return [f"{said}: chains lag behind the density, and a larger objective.sampler.steps or a lower --lr lets them keep up"]
+    return [
+        f"{said}: chains lag behind the density, and a larger objective.sampler.steps or a lower --lr lets them keep up"
+    ]
 
 
 def _in_use(facts: dict[str, float], resolved: Resolved) -> str:

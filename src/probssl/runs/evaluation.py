@@ -87,6 +87,12 @@ class Comparison:
             **({} if self.judged is None else {"judged": self.judged}),
         }
 
+    def _repr_html_(self) -> str:
+        from probssl.report.page import table
+        from probssl.report.run_page import metric_rows
+
+        return table(["", *self.rows], metric_rows(self))
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Comparison:
         """The inverse of `as_dict`."""
@@ -167,7 +173,7 @@ def judged_rows(
     found, most = model.read(data), MOST_ROWS[depth]
     if found.test is None:
         return model.observe(found).some(2 * most, seed), None
-    test, train = (model.observe(found, part).some(most, seed) for part in ("test", "train"))  # type: ignore[arg-type]
+    test, train = (model.observe(found, part).some(most, seed) for part in ("test", "train"))
     return test, train
 
 
@@ -255,7 +261,7 @@ def evaluate(
     seed: int = 0,
     announce: Callable[[str], Any] = lambda name: None,
 ) -> Comparison:
-    """Every metric that applies, for the model and for what no learning gives, on rows of `data` (see `judged_rows`)."""
+    """Every metric that applies, for the model and for what no learning gives, on the rows of `judged_rows`."""
     if seed < 0:
         raise InputError(f"the seed must be a whole number from 0, not {seed}")
     observed, fitting = judged_rows(model, data, seed, depth)

@@ -102,7 +102,8 @@ class Source:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Source:
         """The inverse of `as_dict`."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
+        return cls(**values)
 
 
 class Run:
@@ -211,7 +212,7 @@ class Run:
         if self.source.fingerprint not in (None, found.fingerprint):
             raise InputError(f"{found.source} is not the data that the run in {self.folder} was trained on")
         if path is not None and moved != self.source:
-            self.source = moved  # type: ignore[misc]
+            self.source = moved
             write_json(self.folder / SOURCE, moved.as_dict())
         return found
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probssl.model.decoding import decoded, latent_prior, posteriors, traversals
 from probssl.encoders import as_floats, encode
 from probssl.metrics.adhoc import AdhocDecoder, Images, as_images
 from probssl.model import Model, Observations
+from probssl.model.decoding import decoded, latent_prior, posteriors, traversals
 from probssl.objectives import GEDI, GenerativeObjective
 
 COLUMNS = 12

@@ -27,6 +27,7 @@ from probssl.runs.folder import MODEL, RECIPE, Run, Source
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train
 from probssl.training.files import atomic_path
+from probssl.training.surroundings import one_thread
 from probssl.training.watch import MEANING
 
 TEST_SHARE = 0.2
@@ -102,7 +103,9 @@ def fit(
     before = Run(known) if resume and known is not None and (known / RECIPE).is_file() else None
     if resume and before is None and (known is None or data is None):
         raise InputError(
-            "--resume needs --out, the folder of the run to resume" if known is None else f"{out} holds no run to resume"
+            "--resume needs --out, the folder of the run to resume"
+            if known is None
+            else f"{out} holds no run to resume"
         )
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     first = recipe or (before.recipe if before else base.recipe if base else Recipe())
@@ -151,10 +154,10 @@ def fit(
             processes.from_first(lambda: model.save(place / MODEL))
             for kind, step in fitted.collapsed.items():
                 warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
-            with announce:
+            with announce, one_thread(model.facts.kind != "images"):
                 processes.from_first(lambda: judge(model, dataset, place, evaluate, announce))
     run = Run(place, **{slot: part for slot, part in parts.items() if part is not None and not isinstance(part, str)})
-    run.model, run.dataset = model, dataset  # type: ignore[misc]
+    run.model, run.dataset = model, dataset
     return run
 
 
@@ -172,7 +175,7 @@ def judge(
         assess(model, data, folder, depth, announce=announce)
     announce("writing the report")
     run = Run(folder)
-    run.model, run.dataset = model, data  # type: ignore[misc]
+    run.model, run.dataset = model, data
     run_page.write(run)
 
 
@@ -203,9 +206,7 @@ def assess(
     return comparison
 
 
-def _first_read(
-    data: Any, asked: Source, test: Any, base: Run | None, announce: _Announcer
-) -> tuple[Dataset, Source]:
+def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce: _Announcer) -> tuple[Dataset, Source]:
     """The data of a new run, its test rows set aside, and how to find both again."""
 
     def read() -> Dataset:

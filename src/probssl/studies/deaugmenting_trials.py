@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from probssl.data import load_table
 from probssl.encoders import encode, seeded
 from probssl.errors import InputError
-from probssl.runs.evaluation import undo_augmentations
 from probssl.metrics import linear_probe, rankme
 from probssl.model import Model
 from probssl.objectives import NCE, SNL, BiasNetwork, Objective
 from probssl.parts.recipe import Recipe
+from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import circles_trials
 from probssl.studies.base import Config, Result
 from probssl.training import TrainingPlan

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from probssl.model.density import scores_of
 from probssl.metrics.outliers import detection
+from probssl.model.density import scores_of
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
 from probssl.studies.gedi_models import TrainedModel, floats, images_of

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probssl.model.decoding import decoded, latent_prior, log_likelihood, posteriors
 from probssl.encoders import as_floats, encode
 from probssl.metrics.clusters import gmm_probe
 from probssl.metrics.generation import Extractor, pixel_components, reconstruction_error, trained_features
 from probssl.metrics.probes import knn_probe, mlp_probe
 from probssl.metrics.retention import adhoc_decoder, style_retention
+from probssl.model.decoding import decoded, latent_prior, log_likelihood, posteriors
 from probssl.runs.pictures import as_bytes, side_by_side
 from probssl.studies import pictures, simvae_models
 from probssl.studies.base import Config, Result

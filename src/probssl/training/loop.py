@@ -28,7 +28,7 @@ from probssl.training.log import RunLog, check_terms
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
 from probssl.training.sharing import Sharing, get_random_state, own_random_state, set_random_state
-from probssl.training.surroundings import flushed_denormals, interruptible
+from probssl.training.surroundings import flushed_denormals, interruptible, is_small, one_thread
 from probssl.training.watch import MEANING, SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, Look, clusters_of
 
 RANDOM_STATES = ("random.torch", "random.cuda")
@@ -71,7 +71,8 @@ def fit(
     In place of a pairing and data, a `Source` (a world) makes every batch afresh.
     One seed decides batches, augmentations and any randomness inside the modules; the global random state is left as
     it was. With `out`, a log (`log.jsonl`) and checkpoints go there, and `resume=True` goes on from the newest
-    checkpoint to the very weights that an uninterrupted run would have reached. Ctrl-C, SIGTERM and `stop`
+    checkpoint to the very weights that an uninterrupted run would have reached, or with more steps than before further,
+    at the learning rates of so many steps. Ctrl-C, SIGTERM and `stop`
     end it between two steps with a checkpoint. A non-finite loss or gradient stops training: before it touches the
     weights on a CPU, at the next row of the log elsewhere.
 
@@ -89,9 +90,10 @@ def fit(
         place = processes.own_device(torch.device(device))
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
-            run.begin(resume)
-            with reporter:
-                return run.train(reporter, ended)
+            with one_thread(is_small(encoder, run.stream.some(1), plan.batch_size)):
+                run.begin(resume)
+                with reporter, run.sharing.hooked():
+                    return run.train(reporter, ended)
 
 
 class _Run:
@@ -127,6 +129,7 @@ class _Run:
         self.seconds = 0.0
         self.resumed = False
         self.departure: str | None = None  # from the checkpoint's numeric path
+        self.extended: str | None = None
         self.log = RunLog(None)
 
     def _make_watch(self) -> CollapseWatch:
@@ -168,6 +171,7 @@ class _Run:
             del plan[cosmetic]
         return {
             **plan,
+            "freeze": list(self.plan.freeze),
             "seed": self.seed,
             **describe("objective", self.objective),
             **describe("encoder", self.encoder),
@@ -205,6 +209,9 @@ class _Run:
         mine, theirs = self.identity, metadata["identity"]
         for key in {**mine, **theirs}:
             value, other = mine.get(key), theirs.get(key)
+            if key == "steps" and value > other:
+                self.extended = f"extended from {other} to {value} steps, at the learning rates of {value} from here on"
+                continue
             if other != value and key == "data":
                 raise CheckpointError("the checkpoint was trained on other data: the values differ")
             if other != value:
@@ -237,8 +244,11 @@ class _Run:
         if not self.resumed:
             self._look(reporter)  # before the checkpoint, which carries what was seen
             self.save()
-        elif self.departure is not None and self.step < plan.steps:
-            self._tell(reporter, "rounding", self.departure)
+        elif self.step < plan.steps:
+            if self.extended is not None:
+                self.log.append({"step": self.step, "event": "extension", "message": self.extended})
+            if self.departure is not None:
+                self._tell(reporter, "rounding", self.departure)
         try:
             while self.step < plan.steps and not processes.any_of(stop.is_set()):
                 terms = self._forward()
@@ -337,7 +347,11 @@ def describe(name: str, module: nn.Module) -> dict[str, str]:
         if type(part).__module__.startswith("torch."):
             settings = part.extra_repr()
         else:
-            public = {key: value for key, value in sorted(vars(part).items()) if key[0] != "_" and key != "training"}
+            public = {
+                key: value
+                for key, value in sorted(vars(part).items())
+                if key[0] != "_" and key not in ("training", "bound")
+            }
             settings = ", ".join(f"{key}={value!r}" for key, value in public.items() if plain(value))
         described[path] = f"{type(part).__name__}({settings})"
     return described
@@ -373,7 +387,11 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
         (encoder, plan.lr),
         (objective, plan.objective_lr or plan.lr),
     ):
-        parameters = [p for p in module.parameters() if p.requires_grad and p not in seen]
+        parameters = [
+            p
+            for name, p in module.named_parameters()
+            if p.requires_grad and p not in seen and not (module is encoder and plan.freezes(name))
+        ]
         seen.update(parameters)
         if parameters:
             groups.append({"params": parameters, "lr": rate})

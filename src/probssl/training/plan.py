@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ class TrainingPlan:
     `initial_weights` are factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
     `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
     are in place: `{"alignment": 64}` keeps it from that until they are.
+    `freeze` names layers of the encoder, or the beginnings of their names, whose weights stay as they are: "0", "blocks.1".
     `precision` is what the encoder computes in, its weights and the loss being float32 (or float64, if that is what the
     weights are) all the while: `"bfloat16"` halves what activations take, and is faster only where the hardware has it.
     """
@@ -39,6 +40,7 @@ class TrainingPlan:
     anneal: Literal["cosine", "constant", "late"] = "cosine"
     clip_norm: float | None = None
     initial_weights: Mapping[str, float] | None = None
+    freeze: Sequence[str] = ()
     precision: Literal["float32", "bfloat16"] = "float32"
     log_every: int | None = None
     checkpoint_every: int | None = None
@@ -67,6 +69,11 @@ class TrainingPlan:
         for name in ("log_every", "checkpoint_every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def freezes(self, name: str) -> bool:
+        """Whether a weight of the encoder stays as it is; the layers of one with a head are those of its backbone."""
+        own = name.removeprefix("backbone.")
+        return any(own == layer or own.startswith(f"{layer}.") for layer in self.freeze)
 
     def rate_factor(self, step: int) -> float:
         """What the learning rates are multiplied by at `step` (0 is the first)."""

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,8 @@ from probssl.objectives.base import Objective, Terms
 from probssl.pairings.views import Views
 from probssl.training.batches import seed_of_process
 
-Forward = Callable[[Tensor], Tensor]
+Call = Generator[Tensor, Tensor, None]
+"""What is done around a call of a module: it yields what to compute on, is sent the outcome, and yields the answer."""
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 """In which encoders compute, by name; None for that of their weights."""
@@ -46,28 +46,52 @@ class Sharing:
         self.encoder, self.objective, self.device = encoder, objective, device
         self.dtype = PRECISIONS[precision]
         self.random = own_random_state(device, seed, 0)
+        self._computing = False  # whether a loss is being computed: the hooks do nothing at other times
         self._divided = False  # whether the rows that layers see are this process's alone
-        encoders = [encoder, *objective.encoders()]
-        self._changed: list[tuple[nn.Module, Forward]] = []
-        if self.dtype is not None or processes.count() > 1:
-            self._changed += [(each, functools.partial(self._encode, each.forward)) for each in encoders]
-        if processes.count() > 1:
-            within = [*encoders, objective] if objective.rowwise else encoders
-            couplings = {layer: None for module in within for layer in module.modules() if _is_joined(layer)}
-            self._changed += [(layer, functools.partial(self._join, layer, layer.forward)) for layer in couplings]
+        self._calls: list[Call] = []  # those that are under way, the innermost last
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Hooks on the encoders and on their layers that look at the whole batch, for as long as a training lasts."""
+        several = processes.count() > 1
+        encoders = {self.encoder, *self.objective.encoders()}
+        within = {*encoders, self.objective} if self.objective.rowwise else encoders
+        layers = {layer for module in within for layer in module.modules() if _is_joined(layer)}
+        with contextlib.ExitStack() as hooks:
+            for encoder in encoders if several or self.dtype is not None else ():
+                self._hook(hooks, encoder, self._encode)
+            for layer in layers if several else ():
+                self._hook(hooks, layer, functools.partial(self._join, layer))
+            yield
+
+    def _hook(self, hooks: contextlib.ExitStack, module: nn.Module, around: Callable[[Tensor], Call]) -> None:
+        def before(module: nn.Module, given: tuple[Tensor]) -> Tensor | None:
+            if not self._computing:
+                return None
+            self._calls.append(around(*given))
+            return next(self._calls[-1])
+
+        def after(module: nn.Module, given: tuple[Tensor], found: Tensor) -> Tensor | None:
+            return self._calls.pop().send(found) if self._computing else None
+
+        hooks.enter_context(module.register_forward_pre_hook(before))
+        hooks.enter_context(module.register_forward_hook(after))
 
     def loss(self, views: Views, weights: Mapping[str, float], *, dealt: bool) -> Terms:
         """The loss on a batch, of which each process has all or, where `dealt`, its own rows."""
-        if not self._changed:
-            return self.objective(self.encoder, views, weights)
         divided = False
-        if processes.count() > 1 and self.objective.rowwise:
-            divided = dealt or len(views.x) % processes.count() == 0
-            views = views if dealt or not divided else share(views)
-        elif dealt:
-            views = join(views)
-        with self._at_work(), self._dividing(divided):
-            return self.objective(self.encoder, views, weights)
+        if processes.count() > 1:
+            divided = self.objective.rowwise and (dealt or len(views.x) % processes.count() == 0)
+            if divided != dealt:
+                views = share(views) if divided else join(views)
+        self._computing = True
+        try:
+            with self._dividing() if divided else contextlib.nullcontext():
+                return self.objective(self.encoder, views, weights)
+        finally:
+            self._computing = False
+            while self._calls:  # there are some left after an error
+                self._calls.pop().close()
 
     def agreed(self, terms: Terms) -> Terms:
         """The terms for reading: of the whole batch, the same in every process."""
@@ -80,57 +104,32 @@ class Sharing:
         return found
 
     @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Encoders and their layers do as they should here for as long as this lasts."""
-        before = [vars(module).get("forward") for module, _ in self._changed]
-        try:
-            for module, forward in self._changed:
-                module.forward = forward
-            yield
-        finally:
-            for (module, _), previous in zip(self._changed, before, strict=True):
-                vars(module).pop("forward", None)
-                if previous is not None:
-                    module.forward = previous
-
-    @contextlib.contextmanager
-    def _dividing(self, divided: bool) -> Iterator[None]:
+    def _dividing(self) -> Iterator[None]:
         """Layers see this process's rows alone, and draw from its own random state."""
-        if not divided:
-            yield
-            return
-        shared_state = get_random_state(self.device)
+        shared_state, self._divided = get_random_state(self.device), True
         set_random_state(self.device, self.random)
-        self._divided = True
         try:
             yield
         finally:
-            self._divided = False
-            self.random = get_random_state(self.device)
+            self.random, self._divided = get_random_state(self.device), False
             set_random_state(self.device, shared_state)
 
-    def _encode(self, forward: Forward, x: Tensor) -> Tensor:
+    def _encode(self, x: Tensor) -> Call:
         """Embeddings of all of x, of which this process computes its share."""
         apart = self._divided or processes.count() == 1 or len(x) % processes.count() != 0
-        with self._half_precision():
-            if apart:
-                z = forward(x)
-            else:
-                with self._dividing(True):
-                    z = forward(processes.deal(x))
+        half = contextlib.nullcontext() if self.dtype is None else torch.autocast(self.device.type, self.dtype)
+        with half, contextlib.nullcontext() if apart else self._dividing():
+            z = yield x if apart else processes.deal(x)
         z = z if self.dtype is None else z.to(x.dtype)
-        return z if apart else processes.gather(z)
+        yield z if apart else processes.gather(z)
 
-    def _join(self, layer: nn.Module, forward: Forward, x: Tensor) -> Tensor:
+    def _join(self, layer: nn.Module, x: Tensor) -> Call:
         """What a layer that looks at the whole batch makes of it, of which the rows of this process."""
-        if not (self._divided and layer.training):
-            return forward(x)
-        return processes.own(forward(processes.gather(x)))
-
-    def _half_precision(self) -> contextlib.AbstractContextManager[Any]:
-        if self.dtype is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, self.dtype)
+        joined = self._divided and layer.training
+        self._divided ^= joined  # layers within have all rows already
+        z = yield processes.gather(x) if joined else x
+        self._divided ^= joined
+        yield processes.own(z) if joined else z
 
 
 def _is_joined(layer: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""What a training changes about its process while it lasts: tiny numbers, and what Ctrl-C does."""
+"""What a training changes about its process while it lasts: tiny numbers, threads, and what Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 import torch
+from torch import Tensor, nn
 
 
 @contextlib.contextmanager
@@ -20,6 +21,33 @@ def flushed_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(already)
+
+
+SMALL_STEP = 2**28
+"""Multiplications of weights per step below which a second thread waits longer than it works."""
+
+
+def is_small(module: nn.Module, sample: Tensor, batch_size: int) -> bool:
+    """Whether a network of rows trains as fast on one thread: few enough weights, each used once per row."""
+    weights = sum(parameter.numel() for parameter in module.parameters())
+    return sample.ndim == 2 and weights * batch_size < SMALL_STEP
+
+
+@contextlib.contextmanager
+def one_thread(alone: bool = True) -> Iterator[None]:
+    """Torch and NumPy's linear algebra on one thread while this lasts, unless not `alone`."""
+    if not alone or torch.get_num_threads() == 1:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

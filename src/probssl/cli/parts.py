@@ -1,0 +1,47 @@
+"""`probssl parts`: what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from probssl.cli.app import Json, app, command, print_json
+from probssl.errors import InputError
+from probssl.parts.registry import KINDS
+
+
+@app.command(epilog="Example: probssl parts objective snl")
+@command
+def parts(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}", autocompletion=lambda: list(KINDS)),
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The part to explain")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the parts of a training: kinds, names of a kind, or the formula and settings of one."""
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"there is no kind of part {kind!r}: choose {', '.join(KINDS)}")
+    if kind is not None and name is not None:
+        _explain(kind, name, as_json)
+        return
+    listed = {of: {entry.name: entry.about for entry in KINDS[of].values()} for of in ([kind] if kind else KINDS)}
+    if as_json:
+        print_json(listed)
+        return
+    from probssl.report.console import show_names
+
+    show_names(listed)
+
+
+def _explain(kind: str, name: str, as_json: bool) -> None:
+    from probssl.parts.describe import describe
+    from probssl.report.console import show_part
+
+    found = describe(kind, name)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        show_part(found)
