@@ -115,7 +115,8 @@ def fixed_energy(objective: str) -> str | None:
     entry = KINDS["objective"].find(objective)
     if "energy" in values.declared(entry.load()) and "energy" not in entry.preset:
         return None
-    return KINDS["energy"].name_of(type(values.build("objective", entry, {}).energy))
+    made = type(values.build("objective", entry, {}).energy)
+    return KINDS["energy"].name_of(made) or made.__name__
 
 
 def bound(module: nn.Module, context: Context) -> nn.Module:
