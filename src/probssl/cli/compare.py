@@ -23,7 +23,7 @@ def compare(
     minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
     objectives: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help="Losses to compare, any of probssl parts objective (default: twelve)"),
+        typer.Option(metavar="A,B,…", help="Losses to compare, any that probssl parts lists (default: twelve)"),
     ] = None,
     energies: Annotated[
         str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: those that are quick)")

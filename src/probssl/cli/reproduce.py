@@ -94,8 +94,8 @@ def reproduce(
         config, message = result.failures[0]
         what = ", ".join(f"{key} {value}" for key, value in config.items())
         fail(
-            f"{len(result.failures)} of {result.trials} trials failed, and the same command tries them again; the first "
-            f"({what}): {message}"
+            f"{len(result.failures)} of {result.trials} trials failed, and the same command tries them again; "
+            f"the first ({what}): {message}"
         )
         raise typer.Exit(1)
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probssl.energies import Energy, InnerProductEnergy
+from probssl.energies import InnerProductEnergy
 from probssl.errors import InputError
-from probssl.objectives import Objective
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.registry import KINDS
@@ -22,6 +21,9 @@ COMPARED = (
 )
 """Objectives that are compared unless others are named: those on the likelihood of pairs and its divergences, and the
 contrastive ones that are usually set beside them. All of the registry would leave each too little of a few minutes."""
+
+ANY_TABLE = Facts("table", (2,), 2)
+"""Which parts go together does not depend on how large a table is."""
 
 STRENGTHS = {"weak": (0.8, 0.1), "medium": (0.5, 0.25), "strong": (0.25, 0.5)}
 """Preservation and noise of an augmentation: that of Siamese-EBM's first set-up, our default, and a stronger one."""
@@ -69,21 +71,18 @@ def pairs(objectives: Sequence[str] | None = None, energies: Sequence[str] | Non
     """
     chosen = _known("objective", objectives or COMPARED)
     named = None if energies is None else _known("energy", energies)
-    found = []
     for objective in chosen:
         try:
-            suited = [(objective, energy) for energy in _suited(objective, named)]
-            for pair in suited[:1]:
-                resolve(Candidate(*pair, 2, "medium").recipe(1, 0), Facts("table", (2,), 2))
+            resolve(Recipe(objective=objective), ANY_TABLE)
         except InputError as error:
-            raise InputError(f"{objective} cannot be compared on tables: {error}") from error
-        found += suited
+            raise InputError(f"--objectives {objective} cannot be compared on a table: {error}") from error
+    found = [(objective, energy) for objective in chosen for energy in _energies(objective, named)]
     if not found:
         raise InputError(f"{' and '.join(chosen)} cannot be trained with the {' and '.join(named or ())} energy")
     return found
 
 
-def _suited(objective: str, named: Sequence[str] | None) -> list[str]:
+def _energies(objective: str, named: Sequence[str] | None) -> list[str]:
     """The energies that an objective is compared with, of those that were named if any were.
 
     Of the others, those which a matrix product gives for all pairs: a step takes 15 times as long with the p-norm.
@@ -91,16 +90,18 @@ def _suited(objective: str, named: Sequence[str] | None) -> list[str]:
     fixed = fixed_energy(objective)
     if fixed is not None:
         return [fixed] if named is None or fixed in named else []
-    loss: type[Objective] = KINDS["objective"].find(objective).load()
-    ours = [name for name, entry in KINDS["energy"].items() if not entry.plugin]
-    classes: dict[str, type[Energy]] = {name: KINDS["energy"].find(name).load() for name in named or ours}
-    return [
-        name
-        for name, energy in classes.items()
-        if (named is not None or issubclass(energy, InnerProductEnergy))
-        and (energy.smooth or not loss.scores)
-        and (energy.symmetric or not loss.compares_views)
-    ]
+    if named is None:
+        own = [name for name, entry in KINDS["energy"].items() if not entry.plugin]
+        named = [name for name in own if issubclass(KINDS["energy"][name].load(), InnerProductEnergy)]
+    return [energy for energy in named if _go_together(objective, energy)]
+
+
+def _go_together(objective: str, energy: str) -> bool:
+    try:
+        made = resolve(Recipe(objective=objective, energy=energy), ANY_TABLE).objective
+    except InputError:
+        return False
+    return made.energy.smooth or not made.scores
 
 
 def dimensions(features: int) -> tuple[int, ...]:
