@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,16 @@ class Resolved:
         known = dataclasses.replace(known, dim=dim, encoder=encoder)
         objective = seeded(self.seed + 1, lambda: self.objective.bind(known))
         return Bound(encoder, objective, None if self.pairing is None else self.pairing.bind(known))
+
+
+@functools.cache
+def fixed_energy(objective: str) -> str | None:
+    """The energy that an objective is defined with, by its name; None where any may be chosen."""
+    entry = KINDS["objective"].find(objective)
+    if "energy" in values.declared(entry.load()) and "energy" not in entry.preset:
+        return None
+    made = type(values.build("objective", entry, {}).energy)
+    return KINDS["energy"].name_of(made) or made.__name__
 
 
 def bound(module: nn.Module, context: Context) -> nn.Module:
@@ -318,6 +329,8 @@ def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, he
             f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
             "noise, or another objective, for example infonce"
         )
+    if objective.needs.latents and facts.kind != "world":
+        raise InputError(f"{what} needs the latents that observations were made from, which a world alone knows")
     if objective.needs.index and pairing is None:
         raise InputError(
             f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "
