@@ -10,15 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-
-from probssl import kernels
-from probssl.encoders import MLP, WithHead, encode, seeded
-from probssl.energies import Cosine, Euclidean
-from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
-from probssl.objectives.base import PairObjective
-from probssl.objectives.fisher import Fisher
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
 from probssl.recipe import (
     ASYMMETRIES,
     CLUSTERING_OBJECTIVES,
@@ -29,6 +20,15 @@ from probssl.recipe import (
     WITH_MEMORY,
     Recipe,
 )
+from torch import Tensor, nn
+
+from probssl import kernels
+from probssl.encoders import MLP, WithHead, encode, seeded
+from probssl.energies import Cosine, Euclidean
+from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
+from probssl.objectives.base import PairObjective
+from probssl.objectives.fisher import Fisher
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
 from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile

@@ -211,7 +211,7 @@ class Run:
         if path is not None:
             found = moved.read()
         else:
-            columns = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
+            columns: dict[str, Any] = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
             found = moved.divided(load(data, **columns))
         if self.source.fingerprint not in (None, found.fingerprint):
             raise CheckpointError(f"{found.source} is not the data that the run in {self.folder} was trained on")
