@@ -9,29 +9,29 @@ import time
 import numpy as np
 import pytest
 import torch
+from probssl.comparing.baselines import baselines
+from probssl.comparing.rows import Split, held_out
+from probssl.recipe import ENERGIES, ENERGY_OF, FIXED_ENERGY, NEGATIVE_FREE, OBJECTIVES
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 from torch import nn
 
 import probssl
 from probssl.comparing import candidates, comparison, planning
-from probssl.comparing.baselines import baselines
 from probssl.comparing.exam import Exam, recovered
 from probssl.comparing.grid import STRENGTHS, Candidate, dimensions, pairs
 from probssl.comparing.measuring import strengths
 from probssl.comparing.planning import Clock, Pace, plan, prolonged, survivors
 from probssl.comparing.progress import Progress
 from probssl.comparing.result import Final, findings
-from probssl.comparing.rows import Split, held_out
 from probssl.comparing.standings import predictors, rank_correlation, standings, with_clid
 from probssl.comparing.testing import Answers, HeldOut
 from probssl.comparing.work import Job, Outcome
 from probssl.data import Standardiser, Table
-from probssl.runs.doctor import examine
 from probssl.energies import Euclidean
 from probssl.errors import InputError
-from probssl.recipe import ENERGIES, ENERGY_OF, FIXED_ENERGY, NEGATIVE_FREE, OBJECTIVES
 from probssl.runs import Source
+from probssl.runs.doctor import examine
 
 # The grid
 

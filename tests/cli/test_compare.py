@@ -7,9 +7,9 @@ import signal
 import time
 
 import pytest
+from probssl.recipe import EVERY_OBJECTIVE, OBJECTIVES
 
 from probssl.comparing import comparison, planning
-from probssl.recipe import EVERY_OBJECTIVE, OBJECTIVES
 from tests.cli.shell import document, probssl, refusal, start, succeed
 
 FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--dims", "2"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +22,11 @@ def compare(
     label: Label = None,
     minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
     objectives: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Losses to compare (default: twelve, none negative-free)")
+        str | None,
+        typer.Option(metavar="A,B,…", help="Losses to compare, any that probssl parts lists (default: twelve)"),
     ] = None,
     energies: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: all but pnorm, which is slow)")
+        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: those that are quick)")
     ] = None,
     dims: Annotated[
         str | None,
@@ -49,35 +49,35 @@ def compare(
     The folder gets the winning model as a run, the leaderboard, and a report.
     """
     started = time.monotonic()
-    quiet = quiet or as_json
-    from probssl.comparing import candidates, run
-    from probssl.comparing.comparison import tables_only
-    from probssl.comparing.planning import Clock
-    from probssl.comparing.progress import Progress
-    from probssl.data import Table
+    from probssl.comparing import ComparisonInterrupted
+    from probssl.comparing import compare as find
     from probssl.report import compare_console
-    from probssl.runs import Source
+    from probssl.runs.workflow import unused
 
-    tables_only(data)
-    clock = Clock.start(minutes, started)
-    losses, kinds, widths = (
-        _listed(objectives, str, "--objectives"),
-        _listed(energies, str, "--energies"),
-        _listed(dims, int, "--dims"),
-    )
-    data = str(Path(data).resolve()) if Path(data).is_file() else data
-    source = Source(data, label, tuple(drop or ()), keep_constant)
-    table = load_data(source, quiet, seed)
-    assert isinstance(table, Table)
-    entrants = candidates(table.n_features, objectives=losses, energies=kinds, dims=widths, seed=seed)
-    folder = _fresh_folder(data) if out is None else out
-    with Progress(clock, shown=not quiet) as progress:
-        result = run(table, source, entrants, clock, folder, seed=seed, overwrite=overwrite, progress=progress)
+    interrupted = False
+    try:
+        result = find(
+            data,
+            label=label,
+            minutes=minutes,
+            objectives=_listed(objectives, str, "--objectives"),
+            energies=_listed(energies, str, "--energies"),
+            dims=_listed(dims, int, "--dims"),
+            drop=tuple(drop or ()),
+            keep_constant=keep_constant,
+            seed=seed,
+            out=out or (lambda name: unused(Path("compared") / name)),
+            overwrite=overwrite,
+            progress=not (quiet or as_json),
+            started=started,
+        )
+    except ComparisonInterrupted as stop:
+        result, interrupted = stop.result, True
     if as_json:
         print_json(result.as_dict())
     else:
         compare_console.show(result)
-    if result.interrupted:
+    if interrupted:
         say("stopped: what was finished is written")
         raise typer.Exit(130)
 
@@ -93,13 +93,3 @@ def _listed(text: str | None, kind: Callable[[str], Entry], option: str) -> list
     if not found:
         raise InputError(f"{option} needs at least one entry")
     return found
-
-
-def _fresh_folder(data: str) -> Path:
-    """compared/DATA, numbered when it is taken."""
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.split(":")[-1].split(".")[0]) or "data"
-    folder, number = Path("compared") / stem, 2
-    while folder.exists():
-        folder = Path("compared") / f"{stem}-{number}"
-        number += 1
-    return folder

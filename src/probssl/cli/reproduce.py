@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, app, command, print_json, say
+from probssl.cli.app import Json, Quiet, app, command, fail, print_json, say
 from probssl.errors import InputError
 
 WHERE, KEPT = "Where it runs", "What is kept"
@@ -93,9 +93,9 @@ def reproduce(
     if result.failures:
         config, message = result.failures[0]
         what = ", ".join(f"{key} {value}" for key, value in config.items())
-        say(
-            f"[bold red]error:[/] {len(result.failures)} of {result.trials} trials failed, and the same command tries "
-            f"them again; the first ({what}): {message}"
+        fail(
+            f"{len(result.failures)} of {result.trials} trials failed, and the same command tries them again; "
+            f"the first ({what}): {message}"
         )
         raise typer.Exit(1)
 

@@ -4,83 +4,111 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from torch import nn
 
 from probssl.comparing import writing
-from probssl.comparing.baselines import RAW, baselines, pca_name, untrained_name
 from probssl.comparing.grid import Candidate, candidates
-from probssl.comparing.ground import Ground
 from probssl.comparing.planning import Clock
-from probssl.comparing.pool import Pool, StopSignal, one_thread, processes
+from probssl.comparing.pool import Pool, StopSignal, processes
 from probssl.comparing.progress import Progress
 from probssl.comparing.race import Race
-from probssl.comparing.result import LARGEST_CLASS, CompareResult, Final
+from probssl.comparing.result import BEST, LARGEST_CLASS, CompareResult, Final, baselines_of
+from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
-from probssl.comparing.work import Outcome, Workshop
-from probssl.data import Table, check_trainable, images_of, load_table, world_of
+from probssl.comparing.work import Outcome, Trainer
+from probssl.data import Table, check_trainable, images_of, load, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss, ProbsslError
 from probssl.model import Model
+from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import resolve
 from probssl.runs import Source
+from probssl.runs.evaluation import UNTRAINED, baselines
+from probssl.runs.workflow import from_anywhere, stem
+from probssl.training.surroundings import one_thread
 from probssl.training.watch import name_of
 
 ASSESSED_ROWS = ((8.0, 2000), (5.0, 500))
 """How many times as long as drawing took must be left for the winner's own report to be computed on so many rows."""
 
 
+class ComparisonInterrupted(KeyboardInterrupt):
+    """A comparison was stopped, and what was finished is written."""
+
+    def __init__(self, result: CompareResult) -> None:
+        super().__init__(f"stopped; what was finished is in {result.folder}")
+        self.result = result
+
+
 def compare(
-    data: Table | np.ndarray | str | os.PathLike[str],
+    data: Any,
     *,
     label: str | None = None,
     minutes: float = 5.0,
     objectives: Sequence[str] | None = None,
     energies: Sequence[str] | None = None,
     dims: Sequence[int] | None = None,
-    drop: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
     keep_constant: bool = False,
     seed: int = 0,
-    out: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | Callable[[str], Path] | None = None,
     overwrite: bool = False,
     progress: bool = False,
+    started: float | None = None,
 ) -> CompareResult:
     """Which objective, energy, dimension and augmentation suit a table: all of them, ranked, in a given time.
 
     Configurations are ranked by label-free scores and, where there is a label, chosen by a linear probe on validation
     rows; the winner is then tested on rows that nothing was chosen by, beside PCA, raw features and no training. The
-    folder `out` (a temporary one if there is none) gets the winner's run, the leaderboard and a report. The time holds
-    for everything from this call on, and is kept. Raises `KeyboardInterrupt` after writing what was finished when it is
-    interrupted.
+    folder `out` (a temporary one if there is none, or what a function makes of the name of the data) gets the winner's
+    run, the leaderboard and a report. The time holds for everything from this call on, or from `started` of
+    `time.monotonic`, and is kept. `objectives` are any of `probssl parts objective` that a table can be trained with; a
+    dozen unless named. Raises `ComparisonInterrupted`, a `KeyboardInterrupt`, after writing what was finished when it
+    is interrupted.
     """
-    clock = Clock.start(minutes)
-    tables_only(data.source if isinstance(data, Table) else data)
-    if isinstance(data, Table):
-        table, source = data, Source(data.source, data.label_name, (), keep_constant)
-    else:
-        table = load_table(data, label=label, drop=drop, seed=seed % 2**32)
-        source = Source(table.source, label, tuple(drop), keep_constant)
+    clock = Clock.start(minutes, started)
+    table, source = _read(data, Source("object", label, _names(drop), keep_constant=keep_constant, seed=seed), progress)
     entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)
-    folder = Path(tempfile.mkdtemp(prefix="probssl-")) if out is None else Path(out)
+    folder = out(stem(source.data)) if callable(out) else Path(out or tempfile.mkdtemp(prefix="probssl-"))
     with Progress(clock, shown=progress) as bar:
         result = run(table, source, entrants, clock, folder, seed=seed, overwrite=overwrite, progress=bar)
     if result.interrupted:
-        raise KeyboardInterrupt
+        raise ComparisonInterrupted(result)
     return result
 
 
-def tables_only(source: object) -> None:
-    """Stacks of trials train MLPs on rows with augmentations, which is not what a world or images ask."""
-    world = isinstance(source, str) and world_of(source) is not None
-    if world or images_of(source) is not None:
-        shown = "the array" if isinstance(source, np.ndarray) else source
-        raise InputError(
-            f"{shown} is a {'world' if world else 'set of images'}, and compare sets losses side by side on tables: "
-            f"train each with probssl fit {shown} --objective NAME"
-        )
+def _names(drop: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(drop.split(",")) if isinstance(drop, str) else tuple(drop)
+
+
+def _read(data: Any, source: Source, progress: bool) -> tuple[Table, Source]:
+    """The table, and how to find it again. Stacks of trials train MLPs on augmented rows, not on images or worlds."""
+    from probssl.report.console import download_progress  # with `compare_page` below, the one arrow back
+
+    named = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+    if named is not None and world_of(named) is not None:
+        raise _no_table(named, "world")
+    if named is not None and images_of(named) is not None:
+        raise _no_table(named, "images")
+    with download_progress(named or "data", not progress) as bytes_read:
+        options = {"label": source.label, "drop": source.drop, "seed": source.seed % 2**32}
+        table = load(data, **options, progress=bytes_read)
+    if not isinstance(table, Table) or table.layout.kind != "table":
+        raise _no_table(named or f"the {table.source}", table.layout.kind)
+    label = source.label if named is not None else table.label_name
+    return table, replace(source, data=from_anywhere(data, table), label=label)
+
+
+def _no_table(name: str, kind: str) -> InputError:
+    what = "a world" if kind == "world" else f"a set of {kind}"
+    return InputError(
+        f"{name} is {what}, and compare sets losses side by side on tables: train one after the other with probssl fit"
+    )
 
 
 def run(
@@ -100,41 +128,52 @@ def run(
     workers = processes(clock.budget) if workers is None else workers
     with one_thread(), StopSignal() as stop:
         progress.show("preparing")
-        ground = Ground.of(table, seed)
+        setup = Setup.of(table, seed)
         clock = clock.reserved()
         writing.prepare(folder, overwrite)
-        workshop = Workshop(ground.x, ground.measurer, ground.final_measurer, ground.criterion.name, stop.file)
-        with Pool(workshop, workers, stop) as pool:
-            race = Race(entrants, clock, pool, seed, ground.criterion.name)
+        trainer = Trainer(setup.x, setup.facts, setup.measurer, setup.final_measurer, setup.criterion.name, stop.file)
+        with Pool(trainer, workers, stop) as pool:
+            race = Race(entrants, clock, pool, seed, setup.criterion.name)
             race.keep = lambda outcomes: writing.append(folder, outcomes)
             race.tick = lambda: progress.show(race.describe(), race.seconds_left())
             warming = race.warm_up()
-            encoders = baselines(ground.x, sorted({candidate.dim for candidate in entrants}), seed)
-            measured = {name: ground.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
+            encoders = every_baseline(setup, sorted({candidate.dim for candidate in entrants}))
+            measured = {name: setup.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
             race.measure_speed(warming)
             race.run()
         if stop.given and not race.outcomes:
             raise KeyboardInterrupt
         progress.show("testing the winner")
-        result, written = _conclude(ground, race, source, folder, encoders, measured)
+        result, written = _conclude(setup, race, source, folder, encoders, measured)
         writing.write_board(result)
-        model = writing.write_run(written, ground.development, source, folder / writing.BEST)
+        model = writing.write_run(written, setup.table, source, folder / BEST)
         progress.show("drawing the report")
         before = clock.elapsed
-        from probssl.report import compare_page  # reports read comparisons; this is the one arrow back
+        from probssl.report import compare_page
 
         compare_page.write(result)
         drawing = max(clock.elapsed - before, 0.5)
         rows = next((rows for times, rows in ASSESSED_ROWS if clock.left > times * drawing), 0)
         if rows and not stop.given:
             progress.show("assessing the winner")
-            writing.assess_run(model, table, rows, seed, folder / writing.BEST)
+            writing.assess_run(model, setup.table, rows, seed, folder / BEST)
             compare_page.write(result)  # with a link to that report
         return replace(result, seconds=clock.elapsed)
 
 
+def every_baseline(setup: Setup, dims: Sequence[int]) -> dict[str, nn.Module]:
+    """What no training gives, as encoders, so that they are measured exactly as the trained ones are."""
+    before = {
+        f"{UNTRAINED} to {dim}": resolve(Recipe(seed=setup.seed).with_settings({"encoder.dim": dim}), setup.facts)
+        .bind(setup.x)
+        .encoder
+        for dim in dims
+    }
+    return {**baselines(setup.x, dims), **before}
+
+
 def _conclude(
-    ground: Ground,
+    setup: Setup,
     race: Race,
     source: Source,
     folder: Path,
@@ -143,7 +182,7 @@ def _conclude(
 ) -> tuple[CompareResult, Outcome]:
     """Rank, choose, test; the result and the outcome whose model is to be written."""
     outcomes = with_clid(race.outcomes)
-    board = standings(outcomes, ground.criterion.name)
+    board = standings(outcomes, setup.criterion.name)
     chosen = _with_weights(board, outcomes)
     if not chosen:
         reason = next((o.failure for o in outcomes if o.failure), None)
@@ -154,26 +193,26 @@ def _conclude(
                 "the worker processes died before a training was finished, most likely for want of memory"
             )
         raise InputError(f"no training was finished in {race.clock.budget / 60:g} minutes: give more --minutes")
-    best = max(chosen, key=lambda outcome: outcome.value(ground.criterion.name))
+    best = max(chosen, key=lambda outcome: outcome.value(setup.criterion.name))
     dim = best.job.candidate.dim
-    beside = {name: encoders[name] for name in (pca_name(dim), RAW, untrained_name(dim))}
-    labelled = ground.table.labels is not None
+    beside = {name: encoders[name] for name in baselines_of(dim)}
+    labelled = setup.table.labels is not None
     result = CompareResult(
         source=source.data,
-        label=ground.table.label_name if labelled else None,
-        rows=len(ground.table),
-        features=ground.table.n_features,
-        classes=len(ground.table.classes),
-        criterion=ground.criterion,
-        protocol=ground.protocol,
+        label=setup.table.label_name if labelled else None,
+        rows=len(setup.table),
+        features=setup.table.n_features,
+        classes=len(setup.table.classes),
+        criterion=setup.criterion,
+        protocol=setup.protocol,
         grid=len(race.candidates),
         rounds=race.rounds,
         leaderboard=board,
         outcomes=outcomes,
         baselines=measured,
-        final_baselines={name: ground.final_measurer.measure(e, Euclidean()) for name, e in beside.items()},
-        predictors=predictors(outcomes, ground.seed) if labelled else [],
-        final=_tested(ground, best, chosen, beside),
+        final_baselines={name: setup.final_measurer.measure(e, Euclidean()) for name, e in beside.items()},
+        predictors=predictors(outcomes, setup.seed) if labelled else [],
+        final=_tested(setup, best, chosen, beside),
         folder=folder,
         seconds=race.clock.elapsed,
         minutes=race.clock.budget / 60,
@@ -193,14 +232,14 @@ def _with_weights(board: Sequence[Standing], outcomes: Sequence[Outcome]) -> lis
     return []
 
 
-def _tested(ground: Ground, best: Outcome, chosen: Sequence[Outcome], beside: dict[str, nn.Module]) -> Final | None:
+def _tested(setup: Setup, best: Outcome, chosen: Sequence[Outcome], beside: dict[str, nn.Module]) -> Final | None:
     """The winner from each of its seeds, and what no training gives, on the rows kept aside."""
-    held = ground.held_out()
+    held = setup.held_out()
     if held is None:
         return None
     tested = {}
     for outcome in chosen:
-        model = Model.untrained(outcome.job.recipe, ground.development)
+        model = Model.untrained(outcome.job.recipe, setup.table)
         outcome.put_into(model)
         tested[outcome.job.seed] = held.test(model.encoder)
     others = {name: held.test(encoder) for name, encoder in beside.items()}

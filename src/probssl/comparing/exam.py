@@ -19,8 +19,8 @@ QUERIES = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Paper:
-    """The questions of one augmentation strength, with what the exact posterior would answer."""
+class Questions:
+    """Those of one augmentation strength, with what the exact posterior would answer."""
 
     x_aug: Tensor  # [q, d]
     source: Tensor  # [q], rows of the exam's candidates
@@ -42,20 +42,20 @@ class Exam:
     """
 
     x: Tensor  # [n, d]
-    papers: dict[str, Paper]
+    questions: dict[str, Questions]
 
     @classmethod
     def set(cls, x: Tensor, pairings: dict[str, Pairing], *, seed: int = 0) -> Exam:
         """Draw candidates and questions from rows x, and compute the exact posterior once for all models."""
         chance = torch.Generator().manual_seed(seed)
         x = x[torch.randperm(len(x), generator=chance)[:CANDIDATES]]
-        papers = {}
+        questions = {}
         for name, pairing in pairings.items():
             source = torch.randint(len(x), (QUERIES,), generator=chance)
             x_aug = pairing.sample(x[source], chance)
             truth = pairing.pairwise_log_prob(x_aug.double(), x.double()).log_softmax(1)
-            papers[name] = Paper(x_aug, source, -truth.gather(1, source[:, None])[:, 0])
-        return cls(x, papers)
+            questions[name] = Questions(x_aug, source, -truth.gather(1, source[:, None])[:, 0])
+        return cls(x, questions)
 
     @torch.no_grad()
     def marks(self, encoder: nn.Module, energy: Energy) -> dict[str, float]:
@@ -63,16 +63,16 @@ class Exam:
         encoder.eval()
         originals = energy.embed(encoder, self.x)
         found = {}
-        for name, paper in self.papers.items():
-            logits = energy.logits(originals, energy.embed_augmented(encoder, paper.x_aug)).mT.double()  # [q, n]
-            found[f"recovered_{name}"] = recovered(logits, paper.source, paper.exact_nll)
+        for name, asked in self.questions.items():
+            logits = energy.logits(originals, energy.embed_augmented(encoder, asked.x_aug)).mT.double()  # [q, n]
+            found[f"recovered_{name}"] = recovered(logits, asked.source, asked.exact_nll)
         shares = [share for share in found.values() if math.isfinite(share)]
         return {"recovered": sum(shares) / len(shares) if shares else math.nan, **found}
 
     @property
     def protocol(self) -> str:
         """How the exam is set, in words."""
-        each = len(next(iter(self.papers.values())).source)
+        each = len(next(iter(self.questions.values())).source)
         return f"exam: {each} augmentations of each strength, looked for among {len(self.x):,} rows"
 
 

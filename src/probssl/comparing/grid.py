@@ -8,8 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probssl.energies import InnerProductEnergy
 from probssl.errors import InputError
-from probssl.recipe import ENERGIES, ENERGY_OF, NEGATIVE_FREE, OBJECTIVES, Recipe
+from probssl.parts.facts import Facts
+from probssl.parts.recipe import Recipe
+from probssl.parts.registry import KINDS
+from probssl.parts.resolve import fixed_energy, resolve
+
+COMPARED = (
+    *("infonce", "snl", "nce", "fisher", "sliced-fisher", "jensen-shannon", "chi-squared", "renyi"),
+    *("simclr", "spectral", "triplet", "simsiam"),
+)
+"""Objectives that are compared unless others are named: those on the likelihood of pairs and its divergences, and the
+contrastive ones that are usually set beside them. All of the registry would leave each too little of a few minutes."""
+
+ANY_TABLE = Facts("table", (2,), 2)
+"""Which parts go together does not depend on how large a table is."""
 
 STRENGTHS = {"weak": (0.8, 0.1), "medium": (0.5, 0.25), "strong": (0.25, 0.5)}
 """Preservation and noise of an augmentation: that of Siamese-EBM's first set-up, our default, and a stronger one."""
@@ -17,13 +31,8 @@ STRENGTHS = {"weak": (0.8, 0.1), "medium": (0.5, 0.25), "strong": (0.25, 0.5)}
 MOST_DIMENSIONS = 128
 """Largest dimension that is tried unless asked for: wide tables would spend the time on width alone."""
 
-SMOOTH_ONLY = ("fisher", "sliced-fisher")
-"""Losses on ∇ₓδ, for which the p-norm energy at p = 1 has no second derivative to learn from."""
-
-ON_REQUEST = ("pnorm",)
-"""Energies compared only when asked for: no matrix product gives the p-norm, and a step takes 15 times as long."""
-
 MAIN_ENERGIES = ("euclidean", "cosine")
+"""Those that are tried first."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,34 +52,56 @@ class Candidate:
     def recipe(self, steps: int, seed: int) -> Recipe:
         """The recipe that trains it; what is not compared is at its default."""
         preservation, noise = STRENGTHS[self.strength]
-        return Recipe(
-            objective=self.objective,
-            energy=self.energy,
-            dim=self.dim,
-            preservation=preservation,
-            noise=noise,
-            steps=steps,
-            seed=seed,
+        energy = self.energy if fixed_energy(self.objective) is None else None
+        return Recipe(objective=self.objective, energy=energy, seed=seed).with_settings(
+            {
+                "encoder.dim": self.dim,
+                "pairing.preservation": preservation,
+                "pairing.noise": noise,
+                "plan.steps": steps,
+            }
         )
 
 
 def pairs(objectives: Sequence[str] | None = None, energies: Sequence[str] | None = None) -> list[tuple[str, str]]:
     """Objectives with the energies that suit them, all or of those asked for.
 
-    All are those of `OBJECTIVES`; the negative-free ones take part when asked for. A loss whose published form fixes
-    the energy comes with that one, and is left out if another was asked for.
+    Any objective of the registry takes part when it is named, unless it needs what a table does not have. One whose
+    published form fixes the energy comes with that one, and is left out if another was asked for.
     """
-    chosen = _known("objective", objectives, {**OBJECTIVES, **NEGATIVE_FREE}) if objectives else list(OBJECTIVES)
-    allowed = _known("energy", energies, ENERGIES) if energies else [e for e in ENERGIES if e not in ON_REQUEST]
-    found = [
-        (objective, energy)
-        for objective in chosen
-        for energy in allowed
-        if ENERGY_OF.get(objective, energy) == energy and not (objective in SMOOTH_ONLY and energy == "pnorm")
-    ]
+    chosen = _known("objective", objectives or COMPARED)
+    named = None if energies is None else _known("energy", energies)
+    for objective in chosen:
+        try:
+            resolve(Recipe(objective=objective), ANY_TABLE)
+        except InputError as error:
+            raise InputError(f"--objectives {objective} cannot be compared on a table: {error}") from error
+    found = [(objective, energy) for objective in chosen for energy in _energies(objective, named)]
     if not found:
-        raise InputError(f"{' and '.join(chosen)} cannot be trained with the {' and '.join(allowed)} energy")
+        raise InputError(f"{' and '.join(chosen)} cannot be trained with the {' and '.join(named or ())} energy")
     return found
+
+
+def _energies(objective: str, named: Sequence[str] | None) -> list[str]:
+    """The energies that an objective is compared with, of those that were named if any were.
+
+    Of the others, those which a matrix product gives for all pairs: a step takes 15 times as long with the p-norm.
+    """
+    fixed = fixed_energy(objective)
+    if fixed is not None:
+        return [fixed] if named is None or fixed in named else []
+    if named is None:
+        own = [name for name, entry in KINDS["energy"].items() if not entry.plugin]
+        named = [name for name in own if issubclass(KINDS["energy"][name].load(), InnerProductEnergy)]
+    return [energy for energy in named if _go_together(objective, energy)]
+
+
+def _go_together(objective: str, energy: str) -> bool:
+    try:
+        made = resolve(Recipe(objective=objective, energy=energy), ANY_TABLE).objective
+    except InputError:
+        return False
+    return made.energy.smooth or not made.scores
 
 
 def dimensions(features: int) -> tuple[int, ...]:
@@ -103,17 +134,15 @@ def candidates(
     order = np.random.default_rng(seed).permutation(len(grid))
 
     def away(candidate: Candidate) -> int:
-        main = candidate.energy in MAIN_ENERGIES or candidate.objective in ENERGY_OF
+        main = candidate.energy in MAIN_ENERGIES or fixed_energy(candidate.objective) is not None
         return (not main) + (candidate.dim != middle) + (candidate.strength != "medium")
 
     return sorted((grid[number] for number in order), key=away)
 
 
-def _known(what: str, asked: Sequence[str], known: dict[str, str]) -> list[str]:
-    for name in asked:
-        if name not in known:
-            raise InputError(f"the {what} {name!r} is not known: choose from {', '.join(known)}")
-    return list(dict.fromkeys(asked))
+def _known(kind: str, names: Sequence[str]) -> list[str]:
+    """The names without repetitions, each of which there must be."""
+    return [KINDS[kind].find(name).name for name in dict.fromkeys(names)]
 
 
 def _widths(dims: Sequence[int]) -> tuple[int, ...]:

@@ -64,7 +64,6 @@ LABEL_FREE = (
 """Scores that need no label. CLID is relative: it is computed over the models of a round, from its two parts."""
 
 CLID_PARTS = ("intrinsic_dimension", "cluster_learnability")
-MEASURED = ("probe", "recovered", "rankme", *CLID_PARTS, "alignment", "uniformity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ class Measurer:
 
     @torch.no_grad()
     def measure(self, encoder: nn.Module, energy: Energy | None = None) -> dict[str, float]:
-        """Every score of `MEASURED` that applies; not a number where one is undefined."""
+        """The probe where there are labels, and every label-free score; not a number where one is undefined."""
         z = encode(encoder, self.x).numpy()
         if not np.isfinite(z).all():
             return {}

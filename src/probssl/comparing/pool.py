@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import pickle
 import queue
@@ -17,8 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from probssl.comparing.work import Batch, Job, Workshop
+from probssl.comparing.work import Batch, Job, Trainer
 from probssl.comparing.worker import Worker
+from probssl.training.surroundings import one_thread
 
 MOST_PROCESSES = 8
 WORTH_STARTING = 45.0
@@ -30,24 +30,6 @@ def processes(seconds: float) -> int:
     import joblib
 
     return 1 if seconds < WORTH_STARTING else max(1, min(int(joblib.cpu_count()), MOST_PROCESSES))
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for the small computations of this thread: several would only wait for each other.
-
-    On a busy machine that makes the difference between milliseconds and seconds.
-    """
-    import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class StopSignal:
@@ -84,16 +66,16 @@ class StopSignal:
 class Pool:
     """Hands batches of jobs to workers as they become free; a single one is a thread of this process."""
 
-    def __init__(self, workshop: Workshop, processes: int, stop: StopSignal) -> None:
+    def __init__(self, trainer: Trainer, processes: int, stop: StopSignal) -> None:
         self.processes = processes
         self.stop = stop
         self.broken = False  # a process died
         self.late = False  # one did not stop in time
         self.abandon_at = math.inf  # of `time.monotonic`: when to wait no longer for what is running
-        pickled = pickle.dumps(workshop) if processes > 1 else b""
+        pickled = pickle.dumps(trainer) if processes > 1 else b""
         self._workers = [Worker(pickled) for _ in range(processes)] if processes > 1 else []
-        able: Sequence[Worker | Workshop] = self._workers or [workshop]
-        self._free: queue.SimpleQueue[Worker | Workshop] = queue.SimpleQueue()
+        able: Sequence[Worker | Trainer] = self._workers or [trainer]
+        self._free: queue.SimpleQueue[Worker | Trainer] = queue.SimpleQueue()
         for worker in able:
             self._free.put(worker)
         self._threads = ThreadPoolExecutor(processes)
@@ -143,7 +125,7 @@ class Pool:
                 return
 
     def submit(self, jobs: list[Job], options: dict[str, Any]) -> Future[Batch]:
-        """Hand one batch of jobs to a worker; `options` are those of `Workshop.train`."""
+        """Hand one batch of jobs to a worker; `options` are those of `Trainer.train`."""
         return self._threads.submit(self._train, jobs, options)
 
     def _train(self, jobs: list[Job], options: dict[str, Any]) -> Batch:

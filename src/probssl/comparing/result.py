@@ -6,15 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probssl.comparing.baselines import RAW, pca_name, untrained_name
 from probssl.comparing.measuring import LABEL_FREE, PROBE, Score
 from probssl.comparing.planning import Round
 from probssl.comparing.standings import Predictor, Standing
 from probssl.comparing.testing import Answers, Difference
 from probssl.comparing.work import Outcome
 from probssl.runs import Run
+from probssl.runs.evaluation import RAW, UNTRAINED, pca_name
 
 LARGEST_CLASS = "always the largest class"
+PAGE, BEST = "index.html", "best"
+
+
+def baselines_of(dim: int) -> tuple[str, str, str]:
+    """The names of what a model of so many dimensions is set beside."""
+    return pca_name(dim), RAW, f"{UNTRAINED} to {dim}"
 
 
 @dataclass(frozen=True)
@@ -84,12 +90,12 @@ class CompareResult:
     @property
     def best(self) -> Run:
         """The run of the winning model, which every command that takes a run accepts."""
-        return Run(self.folder / "best")
+        return Run(self.folder / BEST)
 
     @property
     def page(self) -> Path:
         """The report."""
-        return self.folder / "index.html"
+        return self.folder / PAGE
 
     @property
     def findings(self) -> list[str]:
@@ -130,18 +136,18 @@ class CompareResult:
             "baselines": self.final_baselines,
             "predictors": [predictor.as_dict() for predictor in self.predictors],
             "leaderboard": [standing.as_dict() for standing in self.leaderboard],
-            "best": str(self.folder / "best"),
+            "best": str(self.folder / BEST),
             "page": str(self.page),
         }
 
 
 def findings(result: CompareResult) -> list[str]:
     """What the comparison says, a sentence each, the good and the bad."""
-    found = [_won(result)]
+    found = [_winner(result)]
     if result.final is not None:
-        found += [_tested(result, result.final), *_standing_of(result, result.final)]
+        found += [_tested(result.final), *_beside_baselines(result, result.final)]
     if result.label is not None:
-        found += _told(result)
+        found += _predicted(result)
     else:
         found.append(
             "Without a label nobody can say what these representations are good for: the order is by how much of an "
@@ -152,7 +158,7 @@ def findings(result: CompareResult) -> list[str]:
     return found
 
 
-def _won(result: CompareResult) -> str:
+def _winner(result: CompareResult) -> str:
     best = result.winner
     c = best.candidate
     score = result.criterion
@@ -164,7 +170,7 @@ def _won(result: CompareResult) -> str:
     )
 
 
-def _tested(result: CompareResult, final: Final) -> str:
+def _tested(final: Final) -> str:
     mean = sum(final.seeds) / len(final.seeds)
     seeds = f" (mean of {len(final.seeds)} seeds {mean:.3f})" if len(final.seeds) > 1 else ""
     others = ", ".join(f"{name} {tested.accuracy:.3f}" for name, tested in final.others.items())
@@ -174,11 +180,11 @@ def _tested(result: CompareResult, final: Final) -> str:
     )
 
 
-def _standing_of(result: CompareResult, final: Final) -> list[str]:
+def _beside_baselines(result: CompareResult, final: Final) -> list[str]:
     """Where the winner stands beside PCA, raw features and no training, plainly."""
     dim = result.winner.candidate.dim
     said = []
-    for name in (pca_name(dim), RAW, untrained_name(dim)):
+    for name in baselines_of(dim):
         if name not in final.others:
             continue
         ahead = final.ahead_of(name)
@@ -194,7 +200,7 @@ def _standing_of(result: CompareResult, final: Final) -> list[str]:
     return said
 
 
-def _told(result: CompareResult) -> list[str]:
+def _predicted(result: CompareResult) -> list[str]:
     if not result.predictors:
         return []
     best = result.predictors[0]

@@ -18,7 +18,9 @@ from torch import Tensor
 from probssl.comparing.grid import Candidate
 from probssl.comparing.measuring import Measurer
 from probssl.model import Model
+from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import resolve
 from probssl.training.checkpoints import gather, restore
 from probssl.training.stacked import Trial, fit_many
 
@@ -76,10 +78,11 @@ class Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class Workshop:
+class Trainer:
     """What a process needs to do its jobs: the rows to train on, how to measure, and when to stop early."""
 
     x: Tensor  # [n, d], standardised
+    facts: Facts
     measurer: Measurer
     final_measurer: Measurer
     criterion: str
@@ -124,12 +127,12 @@ class Workshop:
         return Batch(outcomes, len(jobs), steps, trained - started, time.monotonic() - trained)
 
     def _trial(self, job: Job, final: bool) -> Trial:
-        recipe, features = job.recipe, self.x.shape[1]
-        plan = recipe.plan()
+        resolved = resolve(job.recipe, self.facts)
+        plan, parts = resolved.plan, resolved.bind(self.x)
         if not final:
             plan = dataclasses.replace(plan, log_every=-(-job.steps // LOOKS))
-        encoder, objective = recipe.build_encoder(features), recipe.build_objective(features)
-        return Trial(encoder, objective, recipe.build_pairing(), self.x, plan, job.seed)
+        assert parts.pairing is not None
+        return Trial(parts.encoder, parts.objective, parts.pairing, self.x, plan, job.seed)
 
     @contextlib.contextmanager
     def _stopping(self, until: float) -> Iterator[threading.Event]:

@@ -15,33 +15,34 @@ from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from typing import IO, Any
 
-from probssl.comparing.work import Batch, Job, Workshop
+from probssl.comparing.work import Batch, Job, Trainer
 
+START = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import main; main()"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Worker:
-    """The parent's end of a worker process."""
+    """The parent's end of a worker process, which imports from where the parent does, never from the current folder."""
 
-    def __init__(self, pickled_workshop: bytes) -> None:
+    def __init__(self, pickled_trainer: bytes) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
+            [sys.executable, "-c", START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
-        self._pickled_workshop: bytes | None = pickled_workshop
+        self._pickled_trainer: bytes | None = pickled_trainer
 
     def train(self, jobs: Sequence[Job], **options: Any) -> Batch:
-        """`Workshop.train` over there."""
+        """`Trainer.train` over there."""
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
         try:
-            if self._pickled_workshop is not None:
-                requests.write(self._pickled_workshop)
-                self._pickled_workshop = None
+            if self._pickled_trainer is not None:
+                requests.write(self._pickled_trainer)
+                self._pickled_trainer = None
             pickle.dump((list(jobs), options), requests)
             requests.flush()
             answer: Batch | Exception = pickle.load(answers)
@@ -59,14 +60,14 @@ class Worker:
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until there are no more."""
-    workshop: Workshop = pickle.load(requests)
+    trainer: Trainer = pickle.load(requests)
     while True:
         try:
             jobs, options = pickle.load(requests)
         except EOFError:
             return
         try:
-            answer: Batch | Exception = workshop.train(jobs, **options)
+            answer: Batch | Exception = trainer.train(jobs, **options)
         except Exception as error:
             answer = error
         pickle.dump(answer, answers)

@@ -6,25 +6,23 @@ import csv
 import dataclasses
 import io
 import json
-import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from probssl.comparing.result import CompareResult
-from probssl.comparing.rows import some, take
+from probssl.comparing.result import BEST, PAGE, CompareResult
+from probssl.comparing.setup import some
 from probssl.comparing.work import Outcome
 from probssl.data import Table
 from probssl.errors import InputError
 from probssl.model import Model
-from probssl.runs import Run, Source, assess
+from probssl.runs import Source
+from probssl.runs import folder as folders
+from probssl.runs.workflow import judge
 from probssl.training.files import write_text
 from probssl.training.log import RunLog
 
-TRIALS, BOARD, PAGE, BEST = "trials.jsonl", "leaderboard", "index.html", "best"
+TRIALS, BOARD = "trials.jsonl", "leaderboard"
 
 
 def prepare(folder: Path, overwrite: bool) -> None:
@@ -45,7 +43,7 @@ def _clear(folder: Path) -> None:
     """Remove what a comparison wrote, and nothing else."""
     for name in (f"{BOARD}.csv", f"{BOARD}.json", PAGE):
         (folder / name).unlink(missing_ok=True)
-    if (folder / BEST / "recipe.toml").is_file():
+    if (folder / BEST / folders.RECIPE).is_file():
         shutil.rmtree(folder / BEST)
 
 
@@ -63,30 +61,31 @@ def append(folder: Path, outcomes: Sequence[Outcome]) -> None:
                 "collapsed": list(outcome.collapsed),
                 "failure": outcome.failure,
             }
-            file.write(json.dumps(strict(row)) + "\n")
+            file.write(json.dumps(folders.strict(row)) + "\n")
 
 
 def write_run(outcome: Outcome, table: Table, source: Source, folder: Path) -> Model:
-    """The winner as a run's folder: recipe, source, log and model. `table` holds the rows that it was trained on."""
-    recipe = outcome.job.recipe.for_features(table.n_features)
-    model = Model.untrained(recipe, table)
+    """The winner as a run's folder: recipe, source, log and model. `table` has its test rows set aside."""
+    model = Model.untrained(outcome.job.recipe, table)
     outcome.put_into(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "source.json", json.dumps(source.as_dict(), indent=2) + "\n")
-    write_text(folder / "recipe.toml", recipe.to_toml())
-    log = RunLog(folder / "log.jsonl")
-    for row in outcome.history:
-        log.append(row)
-    model.save(folder / "model.safetensors")
+    source = dataclasses.replace(
+        source,
+        fingerprint=table.fingerprint,
+        facts=model.facts.as_dict(),
+        test_rows=None if table.test is None else "".join("01"[row] for row in table.test.astype(int)),
+    )
+    with folders.claimed(folder):
+        folders.begin(folder, model.recipe, source, fresh=True)
+        log = RunLog(folder / "log.jsonl")
+        for row in outcome.history:
+            log.append(row)
+        model.save(folder / folders.MODEL)
     return model
 
 
 def assess_run(model: Model, table: Table, rows: int, seed: int, folder: Path) -> None:
-    """The metrics and the page that `fit` would have written, on at most so many rows of the whole table."""
-    from probssl.report import run_page
-
-    assess(model, take(table, some(np.arange(len(table)), rows, seed)), folder)
-    run_page.write(Run(folder))
+    """The metrics and the page that `fit` would have written, on at most so many rows of the table."""
+    judge(model, table.take(some(table.rows(), rows, seed)), folder, "quick")
 
 
 def write_board(result: CompareResult) -> None:
@@ -97,14 +96,4 @@ def write_board(result: CompareResult) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(result.folder / f"{BOARD}.csv", text.getvalue())
-    document = json.dumps(strict(result.as_dict()), indent=2, allow_nan=False)
-    write_text(result.folder / f"{BOARD}.json", document + "\n")
-
-
-def strict(value: Any) -> Any:
-    """Numbers that JSON cannot hold become null."""
-    if isinstance(value, dict):
-        return {key: strict(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [strict(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    folders.write_json(result.folder / f"{BOARD}.json", result.as_dict())

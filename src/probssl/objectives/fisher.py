@@ -40,6 +40,7 @@ class Fisher(Objective):
         "dimension": "directions that the augmentation reverses on average are best dropped",
     }
     rowwise: ClassVar[bool] = True
+    scores: ClassVar[bool] = True
 
     def __init__(self, energy: Energy | None = None, *, step: float | None = None) -> None:
         super().__init__(Euclidean() if energy is None else energy, Needs(augmented=1, score=True))
@@ -124,6 +125,7 @@ class SlicedFisher(Objective):
 
     admits: ClassVar[dict[str, str]] = Fisher.admits
     rowwise: ClassVar[bool] = True
+    scores: ClassVar[bool] = True
 
     def __init__(
         self, energy: Energy | None = None, *, slices: int = 1, step: float = 0.01, expanded: bool = False

@@ -119,7 +119,7 @@ class LatentRegression(Objective):
     rowwise: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        super().__init__(Euclidean(), Needs(augmented=0))
+        super().__init__(Euclidean(), Needs(augmented=0, latents=True))
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         if views.latents is None:

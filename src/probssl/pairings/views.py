@@ -22,6 +22,7 @@ class Needs:
     `negatives` for explicit negatives, `directions` for that many random directions in the space of observations,
     `noise` for that many normal numbers for every observation and its relatives, from which latents are drawn,
     `index` for which data points these are: that is for training to say, which knows, and not for the pairing.
+    `latents` asks for what the observations were made from, which a world alone knows.
     """
 
     augmented: int = 1
@@ -30,6 +31,7 @@ class Needs:
     directions: int = 0
     noise: int = 0
     index: bool = False
+    latents: bool = False
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +25,13 @@ from probssl.worlds import Conditional
 
 TRAINED = "trained encoder"
 UNTRAINED = "untrained encoder"
+RAW, RAW_IMAGES = "raw features", "raw pixels"
+
+NO_VARIANCE = 1e-9
+"""Share of the largest variance below which a direction counts as empty."""
+
+AT_ONCE = 2**25
+"""Numbers that are held in double precision at a time, while a covariance is summed up."""
 
 QUERIES = 512
 """Augmentations that a model is asked to undo."""
@@ -181,31 +188,68 @@ def codes(
     ground = Ground.of(model, observed) if ground is None else ground
     generator = torch.Generator().manual_seed(seed)
     x_aug = None if ground is None else ground.observe(ground.pairing.sample(ground.rows, generator))
-    inputs = observed.x, x_aug, None if fitting is None else fitting.x
-    untrained = model.initial(as_floats(observed.x)).encoder
-    yield _code("raw pixels" if model.of_images else "raw features", _flat, *inputs)
-    yield _pca(model, *inputs)
-    yield _code(UNTRAINED, lambda rows: encode(untrained, rows).numpy(), *inputs)
-    yield _code(TRAINED, lambda rows: encode(model.encoder, rows).numpy(), *inputs)
+    rows = observed.x if fitting is None else fitting.x
+    encoders = {
+        **baselines(rows, [min(model.dim, len(rows), model.facts.features)]),
+        UNTRAINED: model.initial(as_floats(observed.x)).encoder,
+        TRAINED: model.encoder,
+    }
+    for name, encoder in encoders.items():
+        z, partner, fitted = (
+            None if inputs is None else encode(encoder, inputs).numpy()
+            for inputs in (observed.x, x_aug, None if fitting is None else rows)
+        )
+        assert z is not None
+        yield Code(name, z, partner, fitted)
 
 
-def _flat(x: Tensor) -> np.ndarray:
-    return as_floats(x).flatten(1).numpy()
+def baselines(x: Tensor, dims: Sequence[int]) -> dict[str, nn.Module]:
+    """What takes no training, as encoders: the numbers as they are, and PCA of the rows x to each of the dimensions."""
+    mean, axes = principal_axes(x)
+    return {
+        RAW_IMAGES if x.ndim == 4 else RAW: Flat(),
+        **{pca_name(dim): nn.Sequential(Flat(), _projection(mean, axes[:, :dim])) for dim in dims},
+    }
 
 
-def _code(name: str, represent: Callable[[Tensor], np.ndarray], *inputs: Tensor | None) -> Code:
-    z, partner, fitting = (None if x is None else represent(x) for x in inputs)
-    assert z is not None
-    return Code(name, z, partner, fitting)
+def pca_name(dim: int) -> str:
+    """What PCA to a dimension is called."""
+    return f"PCA to {dim}"
 
 
-def _pca(model: Model, x: Tensor, x_aug: Tensor | None, fitting: Tensor | None) -> Code:
-    from sklearn.decomposition import PCA
+class Flat(nn.Module):
+    """Every observation as one row of numbers."""
 
-    rows = _flat(x if fitting is None else fitting)
-    dim = min(model.dim, *rows.shape)
-    pca = PCA(dim, svd_solver="covariance_eigh" if model.of_images else "full").fit(rows)
-    return _code(f"PCA to {dim}", lambda rows: pca.transform(_flat(rows)), x, x_aug, fitting)
+    def forward(self, x: Tensor) -> Tensor:
+        return as_floats(x).flatten(1)
+
+
+def principal_axes(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [d] and eigenvectors of the covariance [d, r] of rows x, by falling variance.
+
+    Directions without variance, as there are with fewer rows than features, are left out: scaled by their rounding they
+    would drown the others on other rows.
+    """
+    flat = Flat()(x)
+    mean = flat.numpy().mean(0, dtype=np.float64)
+    if len(flat) < flat.shape[1]:  # of which there are fewer than features, inner products of rows tell all
+        centred = flat.numpy() - mean
+        values, vectors = np.linalg.eigh(centred @ centred.T)
+        vectors = centred.T @ (vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny)))
+    else:
+        parts = (part.numpy() - mean for part in flat.split(max(1, AT_ONCE // flat.shape[1])))
+        values, vectors = np.linalg.eigh(sum(part.T @ part for part in parts))
+    order = np.argsort(-values)
+    return mean, vectors[:, order[: max(1, np.sum(values > NO_VARIANCE * values.max()))]]
+
+
+def _projection(mean: np.ndarray, axes: np.ndarray) -> nn.Module:
+    """(x − mean) · axes as an encoder; axes [d, m]."""
+    encoder = nn.Linear(*axes.shape)
+    with torch.no_grad():
+        encoder.weight.copy_(torch.from_numpy(np.ascontiguousarray(axes.T)))
+        encoder.bias.copy_(torch.from_numpy(-mean @ axes))
+    return encoder
 
 
 def evaluate(
@@ -239,20 +283,20 @@ def evaluate(
             seed=seed % 2**32,
         )
         rows[code.name], protocols = result.values, result.protocols
-    told = _told(observed, fitting)
+    judged = _which_rows(observed, fitting)
     if ground is None:
-        return Comparison(observed.source, rows, protocols, judged=told)
+        return Comparison(observed.source, rows, protocols, judged=judged)
     loss = None
     if not model.objective.needs.index:  # only training can say which rows a batch holds
         announce("comparing the loss with the least possible")
         loss = _loss_standing(model, ground, seed)
     if isinstance(ground.pairing, SampledPairing):  # nobody knows how likely a source is
-        return Comparison(observed.source, rows, protocols, loss, judged=told)
+        return Comparison(observed.source, rows, protocols, loss, judged=judged)
     announce("undoing augmentations")
-    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed), told)
+    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed), judged)
 
 
-def _told(judged: Observations, fitting: Observations | None) -> str:
+def _which_rows(judged: Observations, fitting: Observations | None) -> str:
     """Which rows numbers are of."""
     if fitting is None:
         return f"± standard deviation over splits of {len(judged):,} rows"

@@ -13,13 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 try:
     import fcntl
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import Corrupt, Dataset, Progress, load
+from probssl.data import Corrupt, Dataset, Progress, Rows, is_dataset, load
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
 from probssl.parts.facts import Facts
@@ -58,10 +60,12 @@ class Source:
     """Of the content, by which moved data is known again."""
     facts: dict[str, Any] | None = None
     """What choices depended on (`Facts`)."""
+    test_rows: str | None = None
+    """The rows of the test one by one, "0010…", where neither share nor column nor file says which they are."""
 
     def read(self, progress: Progress | None = None, **changes: Any) -> Dataset:
         """The data, its test rows set aside."""
-        return load(
+        found = load(
             self.data,
             label=self.label,
             drop=self.drop,
@@ -73,6 +77,17 @@ class Source:
             progress=progress,
             **changes,
         )
+        return self._with_test_rows(found)
+
+    def divided(self, data: Dataset) -> Dataset:
+        """Data that was handed in, the same test rows set aside."""
+        return self._with_test_rows(data.with_test(self.test, self.seed % 2**32))
+
+    def _with_test_rows(self, data: Dataset) -> Dataset:
+        if self.test_rows is None:
+            return data
+        assert isinstance(data, Rows)
+        return dataclasses.replace(data, test=np.array(list(self.test_rows)) == "1")
 
     def as_dict(self) -> dict[str, Any]:
         """What differs from the default, as plain values for JSON."""
@@ -112,7 +127,10 @@ class Run:
     @cached_property
     def source(self) -> Source:
         """Where its rows came from."""
-        return Source.from_dict(self._json(SOURCE))
+        try:
+            return Source.from_dict(self._json(SOURCE))
+        except TypeError:
+            raise self._damaged(SOURCE) from None
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -190,11 +208,13 @@ class Run:
         """The data of this run at another place, which is remembered; refused if it is not the same."""
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         moved = dataclasses.replace(self.source, data=path or self.source.data)
-        found = moved.read() if path is not None else load(data, label=self.source.label, drop=self.source.drop)
-        if path is None:
-            found = found.with_test(self.source.test, self.source.seed % 2**32)
+        if path is not None:
+            found = moved.read()
+        else:
+            columns: dict[str, Any] = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
+            found = moved.divided(load(data, **columns))
         if self.source.fingerprint not in (None, found.fingerprint):
-            raise InputError(f"{found.source} is not the data that the run in {self.folder} was trained on")
+            raise CheckpointError(f"{found.source} is not the data that the run in {self.folder} was trained on")
         if path is not None and moved != self.source:
             self.source = moved
             write_json(self.folder / SOURCE, moved.as_dict())
@@ -213,7 +233,7 @@ class Run:
         try:
             return Comparison.from_dict(self._json(METRICS))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{self.folder / METRICS} is damaged: copy it back, or evaluate again") from None
+            raise self._damaged(METRICS) from None
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -222,7 +242,11 @@ class Run:
                 return stored
         except (ValueError, OSError):
             pass
-        raise InputError(f"{self.folder / name} is damaged or missing: copy it back, or train again")
+        raise self._damaged(name)
+
+    def _damaged(self, name: str) -> InputError:
+        again = "evaluate" if name == METRICS else "train"
+        return InputError(f"{self.folder / name} is damaged or missing: copy it back, or {again} again")
 
     @property
     def report(self) -> Path:
@@ -303,13 +327,13 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """A document that any JSON reader takes, atomically."""
-    write_text(path, json.dumps(_strict(document), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(strict(document), indent=2, allow_nan=False) + "\n")
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
     """Numbers that JSON cannot hold become null."""
     if isinstance(value, dict):
-        return {key: _strict(entry) for key, entry in value.items()}
+        return {key: strict(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(entry) for entry in value]
+        return [strict(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

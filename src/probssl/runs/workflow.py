@@ -84,12 +84,13 @@ def fit(
     keep_constant: accept columns that never vary.
     weights: a safetensors file with weights for the encoder, in place of random ones. `plan.freeze` keeps layers fixed.
     start_from: a run whose weights, scaling and choices training begins with.
-    out: the run's folder, or a function that makes one of a name; a temporary one unless given. With `resume`, training goes on in it from its last checkpoint
-        to the weights that an uninterrupted run would have; with more `steps` than before it is extended, and the
-        learning rate follows the schedule of that many steps from there on. `overwrite` replaces the run in it.
+    out: the run's folder, or a function that makes one of a name; a temporary one unless given. With `resume`, training
+        goes on in it from its last checkpoint to the weights that an uninterrupted run would have; with more `steps`
+        than before it is extended, and the learning rate follows the schedule of that many steps from there on.
+        `overwrite` replaces the run in it.
     evaluate: how much is measured at the end; `probssl.evaluate` measures later.
     progress: show a progress bar. `reporter` is called in its place, where given.
-    device: "cuda" trains on a GPU. A script that `torchrun` starts several times trains one model, in as many processes.
+    device: "cuda" trains on a GPU. A script that `torchrun` starts several times trains one model in as many processes.
 
     Raises `NonFiniteLoss` when the loss is not finite, and `TrainingInterrupted`, a `KeyboardInterrupt`, after a
     checkpoint when it is interrupted. A collapse is a warning, and stands in `examine(run)`.
@@ -139,7 +140,7 @@ def fit(
             _take_over(model, base)
         if weights is not None:
             _load_weights(model, Path(weights))
-        name = f"{_stem(source.data)}-{resolved.called('objective')}-{resolved.called('energy')}"
+        name = f"{stem(source.data)}-{resolved.called('objective')}-{resolved.called('energy')}"
         place = processes.from_first(lambda: out(name) if callable(out) else Path(out or _temporary()))
         started = processes.from_first(lambda: folders.check(place, resume or overwrite))
         bar = reporter or (ProgressBar(resolved.title()) if progress else Reporter())
@@ -228,7 +229,7 @@ def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce:
     remembered = kept if kept is None or isinstance(kept, (int, float)) else str(kept)
     source = dataclasses.replace(
         asked,
-        data=_from_anywhere(data, dataset),
+        data=from_anywhere(data, dataset),
         label=asked.label if isinstance(data, (str, os.PathLike)) else asked.label or dataset.label_name,
         test="dataset" if is_dataset(kept) else remembered,
         fingerprint=divided.fingerprint,
@@ -308,20 +309,26 @@ def _temporary() -> str:
     return tempfile.mkdtemp(prefix="probssl-")
 
 
-def _stem(data: str) -> str:
+def stem(data: str) -> str:
+    """What folders about data are called."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(data).name.split(":")[-1].split(".")[0]) or "data"
 
 
 def below_runs(name: str) -> Path:
     """runs/NAME, numbered when it is taken: where the command line puts a run."""
-    folder, number = Path("runs") / name, 2
+    return unused(Path("runs") / name)
+
+
+def unused(folder: Path) -> Path:
+    """The folder, numbered when it is taken."""
+    name, number = folder.name, 2
     while folder.exists():
         folder = folder.with_name(f"{name}-{number}")
         number += 1
     return folder
 
 
-def _from_anywhere(data: Any, dataset: Dataset) -> str:
+def from_anywhere(data: Any, dataset: Dataset) -> str:
     """The full path of a file or folder, so that the run finds its data again from elsewhere; names stay names."""
     return _absolute(data) if isinstance(data, (str, os.PathLike)) else dataset.source
 

@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from probssl.metrics.deaugment import DeaugmentationResult
-from probssl.recipe import FIXED_ENERGY, OBJECTIVES
+from probssl.parts.registry import KINDS
+from probssl.parts.resolve import fixed_energy
 from probssl.studies.base import Config, Result
 from probssl.studies.deaugmenting_trials import CIRCLES, UNTRAINED
 
@@ -41,9 +42,16 @@ class Setting:
 def every_setting() -> tuple[Setting, ...]:
     """The untrained encoder, every objective with every energy it has a choice of, and Fisher with two encoders."""
     both = ("euclidean", "cosine")
+    studied = {objective for family in FAMILIES.values() for objective in family}
     return (
         *(Setting(UNTRAINED, energy) for energy in both),
-        *(Setting(o, energy) for o in OBJECTIVES for energy in ((FIXED_ENERGY[o],) if o in FIXED_ENERGY else both)),
+        *(
+            Setting(objective, energy)
+            for objective in KINDS["objective"]
+            if objective in studied
+            for energy in both
+            if fixed_energy(objective) in (None, energy)
+        ),
         Setting("fisher", "euclidean", "encoder"),
     )
 

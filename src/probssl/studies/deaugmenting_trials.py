@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from probssl.data import load_table
-from probssl.encoders import encode, seeded
+from probssl.encoders import encode
 from probssl.errors import InputError
 from probssl.metrics import linear_probe, rankme
 from probssl.model import Model
-from probssl.objectives import NCE, SNL, BiasNetwork, Objective
+from probssl.objectives.normalised import Biased
+from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, fixed_energy, resolve
 from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import circles_trials
 from probssl.studies.base import Config, Result
@@ -49,27 +52,35 @@ def _training(config: Config) -> Training:
     """What is trained, or would be."""
     data, seed, steps = config["data"], config["seed"], config["steps"]
     table = load_table(data, seed=seed)
-    recipe = Recipe(
-        objective=config["objective"] if config["objective"] != UNTRAINED else "infonce",
-        energy=config["energy"],
-        asymmetry=config["asymmetry"],
-        steps=steps,
-        seed=seed,
-    )
     if data == CIRCLES:
-        x = circles_trials.inputs(table)
-        recipe = recipe.with_options(hidden=circles_trials.SIZES[1:-1], dim=circles_trials.SIZES[-1])
+        x, made = circles_trials.inputs(table), on_circles(config, Facts.of(table)).bind()
         return Training(
-            recipe.build_encoder(2),
-            circles_objective(recipe),
-            circles_trials.augmentation(),
-            x,
-            circles_plan(steps, len(x)),
-            seed,
+            made.encoder, made.objective, circles_trials.augmentation(), x, circles_plan(steps, len(x)), seed
         )
-    model = Model.untrained(recipe, table)
-    x = model.inputs(table.features)
-    return Training(model.encoder, model.objective, recipe.build_pairing(), x, recipe.plan(), seed)
+    model = Model.untrained(recipe(config), table)
+    assert model.pairing is not None
+    plan = model.resolved.plan
+    return Training(model.encoder, model.objective, model.pairing, model.inputs(table.features), plan, seed)
+
+
+def recipe(config: Config) -> Recipe:
+    """What a configuration chooses; all else is the usual."""
+    objective = config["objective"] if config["objective"] != UNTRAINED else "infonce"
+    energy: Any = config["energy"] if fixed_energy(objective) is None else None
+    if config["asymmetry"] != "none":
+        energy = {"name": "asymmetric", "base": energy, "by": config["asymmetry"]}
+    return Recipe(objective=objective, energy=energy, plan={"steps": config["steps"]}, seed=config["seed"])
+
+
+def on_circles(config: Config, facts: Facts) -> Resolved:
+    """The same with the encoder and the bias networks of `siamese/circles`."""
+    sizes = circles_trials.SIZES
+    chosen = recipe(config).with_settings({"encoder.hidden": sizes[1:-1], "encoder.dim": sizes[-1]})
+    found = resolve(chosen, facts)
+    if not isinstance(found.objective, Biased):
+        return found
+    bias = {"name": "network", "hidden": 20, "batch_norm": False}
+    return resolve(chosen.with_settings({"objective.bias": bias}), facts)
 
 
 def _measure(t: Training, config: Config) -> dict[str, float]:
@@ -85,15 +96,6 @@ def _measure(t: Training, config: Config) -> dict[str, float]:
         "width_error": abs(math.log(undone.effective_candidates / undone.exact_effective_candidates)),
         **dataclasses.asdict(undone),
     }
-
-
-def circles_objective(recipe: Recipe) -> Objective:
-    """The objective on two circles, where the bias networks are those of `siamese/circles`."""
-    maker = {"snl": SNL, "nce": NCE}.get(recipe.objective)
-    if maker is None:
-        return recipe.build_objective(2)
-    made = maker(recipe.build_energy(2), bias=BiasNetwork(20, batch_norm=False))
-    return seeded(recipe.seed + 1, lambda: made.bind(dim=circles_trials.SIZES[-1]))
 
 
 def circles_plan(steps: int, rows: int) -> TrainingPlan:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from probssl.data import catalogue
-from probssl.recipe import FIXED_ENERGY
+from probssl.parts.resolve import fixed_energy
 from probssl.studies.base import Budget, Config, even_parts
 from probssl.studies.tabular_trials import UNTRAINED
 
@@ -33,7 +33,7 @@ MODELS = tuple(
     Model(loss, energy)
     for energy in ENERGIES
     for loss in LOSSES
-    if energy == FIXED_ENERGY.get(loss, energy)  # that of the spectral loss is part of it
+    if fixed_energy(loss) in (None, energy)  # that of the spectral loss is part of it
 )
 """Eleven lines of a figure."""
 

@@ -11,8 +11,9 @@ import functools
 from collections.abc import Iterator
 
 from probssl.encoders import encode
-from probssl.energies import Energy
+from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, fixed_energy, resolve
 from probssl.studies import tabular_measures as measures
 from probssl.studies.base import Config, Result
 from probssl.studies.tabular_measures import Augmentation
@@ -52,32 +53,38 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         )
 
 
-def recipe(config: Config) -> Recipe:
-    """The recipe of a configuration: the paper's protocol, which is ours but for the clipping of gradients."""
+def resolved(config: Config) -> Resolved:
+    """A configuration with every choice made: the paper's protocol, which is ours but for the clipping of gradients."""
     trained = config["objective"] != UNTRAINED
-    return Recipe(
-        objective=config["objective"] if trained else "infonce",
-        energy=config["energy"],
-        temperature=0.1,
-        dim=config["dim"],
-        preservation=config["preservation"],
-        noise=config["noise"],
-        steps=config["steps"] if trained else 1,
-        batch_size=256,
-        lr=config["lr"] if trained else 0.01,
-        weight_decay=0.0,
-        warmup=100,
-        clip_norm=0,
+    objective = config["objective"] if trained else "infonce"
+    recipe = Recipe(
+        objective=objective,
+        energy=config["energy"] if fixed_energy(objective) is None else None,
+        pairing={"name": "mask-and-noise", "preservation": config["preservation"], "noise": config["noise"]},
+        plan={
+            "steps": config["steps"] if trained else 1,
+            "batch_size": 256,
+            "lr": config["lr"] if trained else 0.01,
+            "weight_decay": 0.0,
+            "warmup": 100,
+            "clip_norm": None,
+        },
         seed=config["seed"],
     )
+    return resolve(recipe.with_settings({"encoder.dim": config["dim"]}), _facts(config["table"]))
+
+
+def _facts(table: str) -> Facts:
+    rows, features = measures.observations(table).x.shape
+    return Facts("table", (features,), rows)
 
 
 def _trial(config: Config) -> Trial:
-    chosen, x = recipe(config), measures.observations(config["table"]).x
-    features = x.shape[1]
-    plan = dataclasses.replace(chosen.plan(), log_every=max(1, chosen.steps // LOOKS))
-    encoder, objective = chosen.build_encoder(features), chosen.build_objective(features)
-    return Trial(encoder, objective, chosen.build_pairing(), x, plan, chosen.seed)
+    chosen, x = resolved(config), measures.observations(config["table"]).x
+    plan = dataclasses.replace(chosen.plan, log_every=max(1, chosen.plan.steps // LOOKS))
+    made = chosen.bind(x)
+    assert made.pairing is not None
+    return Trial(made.encoder, made.objective, made.pairing, x, plan, chosen.seed)
 
 
 def _augmentation(config: Config) -> Augmentation:
@@ -87,17 +94,15 @@ def _augmentation(config: Config) -> Augmentation:
 def _untrained(config: Config) -> dict[str, float]:
     """The numbers of the initial weights, seen through an energy."""
     table, seed = config["table"], config["seed"]
-    features = measures.observations(table).x.shape[1]
-    energy: Energy = recipe(config).build_energy(features)
-    encoder = recipe(config).build_encoder(features)
+    made = resolved(config).bind()
     return {
         **_initial_representation(table, config["dim"], seed),
-        **measures.pairs(encoder, energy, table, _augmentation(config), seed),
+        **measures.pairs(made.encoder, made.objective.energy, table, _augmentation(config), seed),
     }
 
 
 @functools.lru_cache(maxsize=64)
 def _initial_representation(table: str, dim: int, seed: int) -> dict[str, float]:
     """Measured once: the initial weights depend neither on the loss, nor on the energy, nor on the augmentation."""
-    features = measures.observations(table).x.shape[1]
-    return measures.representation(Recipe(dim=dim, seed=seed).build_encoder(features), table, seed)
+    recipe = Recipe(seed=seed).with_settings({"encoder.dim": dim})
+    return measures.representation(resolve(recipe, _facts(table)).bind().encoder, table, seed)
