@@ -68,6 +68,8 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         name, settings = (value, {}) if isinstance(value, str) else split(value, where)
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
+    if any(is_sequence(option) for option in options) and not isinstance(value, list) and not _fits(value, options):
+        value = [value]  # as the command line writes a list of one
     if isinstance(value, list) and any(is_sequence(option) for option in options):
         inner = next((typing.get_args(option)[0] for option in options if typing.get_args(option)), Any)
         return tuple(convert(entry, Setting("", inner, None, ""), own=own, where=where) for entry in value)
