@@ -104,6 +104,7 @@ def fit(
 
     What is not chosen suits the data: tables get a perceptron and masked, noisy copies of rows; images convolutions and
     crops; a world (probssl fit world:sphere10) makes its own pairs and knows its latents.
+
     In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     from probssl import runs

@@ -31,13 +31,13 @@ from probssl.errors import InputError
 def embed(
     run: RunFolder,
     data: Data,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write")],
     half: Annotated[
-        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it.")
+        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it")
     ] = "all",
     corrupt: Corrupt = "refuse",
     parts: Parts = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +70,7 @@ def evaluate(
     label: Label = None,
     moved: Moved = None,
     corrupt: Corrupt = "refuse",
-    depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full.")] = "quick",
+    depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full")] = "quick",
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Decides splits and augmentations (default: the run's, 0 of DATA)"),

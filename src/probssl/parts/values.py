@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union
 
 from probssl.errors import InputError
-from probssl.parts.part import Part, Setting
+from probssl.parts.part import Part, Setting, explanations
 from probssl.parts.registry import KINDS, Entry, Registry
 
 NAME, OBJECT = "name", "object"
@@ -44,9 +44,9 @@ def declared(cls: type) -> dict[str, Setting]:
     """The settings of a class, in the order of its constructor."""
     if issubclass(cls, Part):
         return cls.declared()
-    hints = typing.get_type_hints(cls.__init__)
+    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)
     return {
-        name: Setting(name, hints.get(name, Any), parameter.default, "")
+        name: Setting(name, hints.get(name, Any), parameter.default, told.get(name, ""))
         for name, parameter in list(inspect.signature(cls).parameters.items())
     }
 
