@@ -44,7 +44,7 @@ def declared(cls: type) -> dict[str, Setting]:
     """The settings of a class, in the order of its constructor."""
     if issubclass(cls, Part):
         return cls.declared()
-    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)
+    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)  # type: ignore[arg-type]
     return {
         name: Setting(name, hints.get(name, Any), parameter.default, told.get(name, ""))
         for name, parameter in list(inspect.signature(cls).parameters.items())
