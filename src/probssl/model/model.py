@@ -305,8 +305,9 @@ def _try(pairing: Pairing, x: Tensor) -> None:
     """Refuse a pairing that does not take such observations, before anything is written."""
     try:
         x_aug = pairing.sample(x, torch.Generator().manual_seed(0))
-        if pairing.knows_density:
-            pairing.pairwise_log_prob(x_aug, x)
+        density = pairing.pairwise_log_prob(x_aug, x) if pairing.knows_density else None
+        if density is not None and density.shape != (len(x), len(x)):
+            raise ValueError("its density is not one number for a pair")
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         told = " ".join(str(error).split())[:160]
         name = type(pairing).__name__

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,9 @@ def build(kind: str, entry: Entry, settings: Mapping[str, Any], *, own: bool = F
     try:
         return cls(**made)
     except TypeError as error:
-        raise InputError(f"{where or kind} {entry.name}: {error}") from error
+        missing = re.search(r"missing a required argument: '(\w+)'", str(error))
+        what = f"needs {where or kind}.{missing[1]} to be given" if missing else f"cannot be made ({error})"
+        raise InputError(f"the {where or kind} {entry.name!r} {what}") from error
 
 
 def declared(cls: type) -> dict[str, Setting]:
