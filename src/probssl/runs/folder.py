@@ -21,7 +21,7 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import Corrupt, Dataset, Progress, Rows, load
+from probssl.data import Corrupt, Dataset, Progress, Rows, is_dataset, load
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
 from probssl.parts.facts import Facts
@@ -207,6 +207,8 @@ class Run:
         moved = dataclasses.replace(self.source, data=path or self.source.data)
         if path is not None:
             found = moved.read()
+        elif is_dataset(data):
+            found = moved.divided(data)
         else:
             found = moved.divided(load(data, label=self.source.label, drop=self.source.drop))
         if self.source.fingerprint not in (None, found.fingerprint):
