@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import pickle
 import time
 
 import numpy as np
@@ -25,6 +26,7 @@ from probssl.comparing.setup import Setup, held_out
 from probssl.comparing.standings import predictors, rank_correlation, standings, with_clid
 from probssl.comparing.testing import Answers, HeldOut
 from probssl.comparing.work import Job, Outcome, Trainer
+from probssl.comparing.worker import Worker
 from probssl.data import Standardiser, Table
 from probssl.energies import Euclidean
 from probssl.errors import InputError
@@ -68,6 +70,18 @@ def test_any_objective_takes_part_when_it_is_named(objective, small):
     outcomes = small.train(jobs, train_until=until, until=until).outcomes
     assert [outcome.failure for outcome in outcomes] == [None, None]
     assert all(np.isfinite([outcome.value("probe"), outcome.value("recovered")]).all() for outcome in outcomes)
+
+
+def test_workers_import_nothing_from_the_current_folder(small, tmp_path, monkeypatch):
+    """Torch imports `secrets`, and whoever compares in a folder of somebody else's must not run what lies there."""
+    (tmp_path / "secrets.py").write_text("open('executed', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    worker, until = Worker(pickle.dumps(small)), time.monotonic() + 600
+    found = worker.train([Job(Candidate("infonce", "dot", 2, "weak"), 2, 0, 1)], train_until=until, until=until)
+    worker.kill()
+    assert len(found.outcomes) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["secrets.py"]
 
 
 @pytest.fixture(scope="module")
