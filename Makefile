@@ -36,6 +36,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python benchmarks/kernels.py --out benchmarks/results/kernels.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sliced_fisher.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/symbolic.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/grids.py

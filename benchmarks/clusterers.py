@@ -29,13 +29,15 @@ SETS = ("sklearn:digits", "pmlb:optdigits", "pmlb:satimage", "pmlb:texture", "to
 
 PLANE: dict[str, Any] = {
     "init": "random",  # k-means cuts both toys across
-    "preservation": 1.0,  # of two features none can be spared
-    "noise": 0.1,
     "generative": 1.0,
-    "hidden": (100, 100),
     "lr": 0.005,
-    "sgld_steps": 4,
-    "sgld_step_size": 0.004,  # steps that stay within an arm of a moon
+    "settings": {
+        "pairing.preservation": 1.0,  # of two features none can be spared
+        "pairing.noise": 0.1,
+        "encoder.hidden": (100, 100),
+        "objective.sampler.steps": 4,
+        "objective.sampler.step_size": 0.004,  # steps that stay within an arm of a moon
+    },
 }
 """What GEDI takes for two features: clusters that follow the density, which k-means and masks know nothing of."""
 
@@ -55,7 +57,7 @@ def spectral(x: np.ndarray, clusters: int, seed: int) -> np.ndarray:
 
 def swav(x: np.ndarray, clusters: int, seed: int) -> np.ndarray:
     """The defaults of `probssl fit --objective swav`."""
-    fitted = SiameseEncoder("swav", clusters=clusters, random_state=seed).fit(x)
+    fitted = SiameseEncoder("swav", settings={"objective.clusters": clusters}, random_state=seed).fit(x)
     with torch.no_grad():
         return fitted.objective_.head(torch.from_numpy(fitted.transform(x)).float()).argmax(1).numpy()
 

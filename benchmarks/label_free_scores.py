@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from probssl.comparing.ground import Ground
 from running import begin, keep
 
 from probssl.comparing.grid import candidates
-from probssl.comparing.ground import Ground
 from probssl.comparing.measuring import LABEL_FREE, RECOVERED
 from probssl.comparing.standings import Predictor, predictors, with_clid
 from probssl.comparing.work import Job, Workshop

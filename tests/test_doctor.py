@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probssl.recipe import NEGATIVE_FREE, OBJECTIVES, Recipe
 
 from probssl.data import load
-from probssl.runs.doctor import REMEDIES, Diagnosis, examine
-from probssl.recipe import NEGATIVE_FREE, OBJECTIVES, Recipe
 from probssl.runs import Run, assess, train
+from probssl.runs.doctor import REMEDIES, Diagnosis, examine
 from probssl.training import Fitted, Reporter
 from probssl.training.watch import MEANING
 

@@ -26,7 +26,7 @@ def images(plane: Plane, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def test_regions_and_density_are_those_of_the_clusterer(blobs: np.ndarray) -> None:
-    clusterer = GEDIClusterer(2, steps=100, sgld_steps=1, random_state=0).fit(blobs)
+    clusterer = GEDIClusterer(2, steps=100, settings={"objective.sampler.steps": 1}, random_state=0).fit(blobs)
     regions, density = images(Plane.of_clusterer(clusterer, samples=50), blobs)
     assert regions.shape == (POINTS, POINTS, 4)
     left, right = regions[POINTS // 2, 10, :3], regions[POINTS // 2, -10, :3]
@@ -46,7 +46,7 @@ def test_regions_and_density_are_those_of_the_clusterer(blobs: np.ndarray) -> No
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize(("objective", "title"), [("gedi", "Clusters and density"), ("swav", "Clusters")])
 def test_the_page_of_a_run_shows_them(objective: str, title: str, tmp_path: Path) -> None:
-    run = probssl.fit("toy:circles", objective=objective, clusters=2, steps=30, out=tmp_path)
+    run = probssl.fit("toy:circles", objective=objective, settings={"objective.clusters": 2}, steps=30, out=tmp_path)
     page = (run.folder / "report.html").read_text(encoding="utf-8")
     assert f"<h2>{title}</h2>" in page
     assert ("500 samples of it" in page) == (objective == "gedi")

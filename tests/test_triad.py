@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from probssl.data import load
-from probssl.runs.doctor import Diagnosis, _samples, examine
 from probssl.objectives import GEDI, SwAV, gedi_weights
 from probssl.parts.recipe import Recipe
 from probssl.runs import Run, train
+from probssl.runs.doctor import Diagnosis, _samples, examine
 from probssl.theory.clustering import AGREEMENT_BELOW, open_failure_modes
 from probssl.training import Fitted, TrainingPlan, fit
 from probssl.training.stacked import Trial, fit_many

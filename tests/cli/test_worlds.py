@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 import torch
+from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, WITH_MEMORY, Recipe
 from safetensors.torch import load_file
 
 import probssl
 from probssl.data import load, names
-from probssl.runs.doctor import _remedies
 from probssl.errors import InputError
 from probssl.model import Model
-from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, WITH_MEMORY, Recipe
 from probssl.runs import Run, begin, train
+from probssl.runs.doctor import _remedies
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.shell import probssl as command
 

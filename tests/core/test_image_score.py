@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from probssl.recipe.names import SCORED_AUGMENTATIONS
 from scipy import stats
 from torch import Tensor, nn
 
@@ -25,7 +26,6 @@ from probssl.pairings import (
 )
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import has_score
-from probssl.recipe.names import SCORED_AUGMENTATIONS
 
 from .members import generator
 

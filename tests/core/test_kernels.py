@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from probssl import kernels
-from probssl.kernels import build
+from probssl import Recipe, kernels
+from probssl.kernels import build, pairs
+from probssl.training import compiled
+from tests.variants import LEVELS
 
 TRAIN = """
 import torch
@@ -35,9 +38,18 @@ def found(patch: pytest.MonkeyPatch, cache: Path, **variables: str) -> bool:
     return kernels.library.__wrapped__() is not None  # without the answer that this process remembers
 
 
-@pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler's work is not what is tested."""
+    monkeypatch.setattr(build, "FLAGS", ("-O0", *build.FLAGS[1:]))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
 def test_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "FLAGS", ("-O0", *build.FLAGS[1:]))  # the compiler's work is not what is tested
     assert found(monkeypatch, tmp_path)
     (library,) = (tmp_path / "probssl" / "kernels").iterdir()
     built = library.stat().st_mtime_ns
@@ -55,6 +67,84 @@ def test_done_without_where_nothing_can_be_written(tmp_path: Path, monkeypatch: 
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be")
     assert not found(monkeypatch, blocked)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_library_that_others_can_write_to_is_built_again(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(monkeypatch, tmp_path)
+    (library,) = (tmp_path / "probssl" / "kernels").iterdir()
+    library.unlink()  # this process has it open
+    library.write_text("not a library: loading it would fail")
+    library.chmod(mode)
+    assert found(monkeypatch, tmp_path)
+    assert library.stat().st_mode & 0o777 == 0o700
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("fault", ["folder of others", "writable folder", "writable above", "linked folder"])
+def test_a_folder_that_others_can_write_to_is_not_used(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert found(monkeypatch, tmp_path)
+    folder = tmp_path / "probssl" / "kernels"
+    (library,) = folder.iterdir()
+    library.unlink()
+    library.write_text("not a library: loading it would fail")
+    library.chmod(0o700)
+    if fault == "folder of others":
+        monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    elif fault == "linked folder":
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        (folder if fault == "writable folder" else folder.parent).chmod(0o777)
+    assert found(monkeypatch, tmp_path)
+    assert [path.read_text() for path in folder.iterdir()] == ["not a library: loading it would fail"]
+    (message,) = caplog.messages
+    assert message == f"others can write to {folder}, so the compiled kernels are built anew for this process"
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
+def test_done_without_where_the_vectors_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    undefined = " ".join(f"-U__{name}__" for name in ("SSE2", "AVX", "AVX2", "AVX512F", "ARM_NEON"))
+    assert not found(monkeypatch, tmp_path, CC=f"cc {undefined}")
+
+
+@pytest.mark.parametrize("variant", LEVELS)
+def test_used_where_it_is_fast(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the vectors of the processor and by sizes, so that the same run computes the same wherever it is repeated."""
+    monkeypatch.setattr(pairs, "variant", lambda: variant)
+
+    def used(m: int, p: int) -> bool:
+        return kernels.suits(torch.zeros(1, 1, p), torch.zeros(1, m, p))
+
+    most, small = pairs.MOST_FACTORS[variant], pairs.SMALL[variant]
+    assert used(1024, 12)
+    assert used(2048, most)
+    assert not used(2048, most + 1)
+    assert not used(2049, 1)
+    assert used(64, small // 64)
+    assert not used(64, small // 64 + 1)
+    assert not kernels.suits(torch.zeros(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
+
+
+@pytest.mark.parametrize("variant", [*LEVELS, None])
+def test_steps_of_wide_encoders_need_wide_vectors(variant: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "variant", lambda: variant)
+
+    def used(width: int) -> bool:
+        recipe = Recipe(hidden=(width,))
+        parts = recipe.build_encoder(6), recipe.build_objective(6), recipe.build_pairing()
+        return compiled.suits(*parts, torch.zeros(1, 6))
+
+    assert used(96) == (variant is not None)
+    assert used(97) == (variant in ("AVX", "AVX2", "AVX-512"))
 
 
 def test_the_same_results_without() -> None:

@@ -15,6 +15,7 @@ from probssl.errors import InputError
 from probssl.objectives import InfoNCE, Objective, pairwise
 from probssl.objectives.pairwise import FusedTotal, Kind, PairLogits, blocked_sums, plain_total
 from probssl.pairings import Views
+from tests.variants import every_variant, use
 
 from .members import normal
 
@@ -108,6 +109,16 @@ def test_the_kernel_is_plain(kind: Kind, n: int, m: int, p: int) -> None:
         plain_total(inputs[0] @ inputs[1].mT, kind, inputs[2] if extra is not None else None), inputs
     )
     assert_close(list(found)[: len(expected)], expected, 1e-5)
+
+
+@every_variant
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_variant_is_plain(compiler: str, variant: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert use(monkeypatch, compiler, variant).kernel_variant().decode() == variant
+    for n, m, p in SIZES:
+        if kind != "cross-entropy" or n <= m:
+            test_the_kernel_is_plain(kind, n, m, p)
+    test_the_kernel_far_out(kind)
 
 
 @pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")

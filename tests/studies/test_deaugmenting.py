@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
+from probssl.recipe import FIXED_ENERGY, OBJECTIVES
 from scipy.stats import spearmanr
 
 from probssl import studies
 from probssl.errors import InputError
 from probssl.metrics.deaugment import DeaugmentationResult
-from probssl.recipe import FIXED_ENERGY, OBJECTIVES
 from probssl.studies import circles_trials, deaugmenting, deaugmenting_grid, deaugmenting_page, deaugmenting_trials
 from probssl.studies.deaugmenting import rank_correlation
 from probssl.studies.deaugmenting_grid import FEW, Setting, Trial

@@ -13,8 +13,8 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from probssl import studies
 from probssl.encoders import encode
-from probssl.runs.evaluation import undo_augmentations
 from probssl.pairings import MaskAndNoise
+from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import tabular, tabular_grid, tabular_measures, tabular_trials
 from probssl.studies.tabular_grid import DIMENSION, MODELS, PMLB, PRESERVATION, SCALE, configs, units
 from probssl.studies.tabular_measures import Augmentation

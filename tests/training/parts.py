@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from probssl import runs
-from probssl.data import load
 from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, ResNet18, WithHead, seeded
 from probssl.energies import Anisotropic, Cosine, Euclidean
 from probssl.model import Model
@@ -34,7 +33,6 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Pairing
-from probssl.parts.recipe import Recipe
 from probssl.samplers import SGLD
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 
@@ -181,8 +179,9 @@ def image_training(network: str, optimiser: str) -> Training:
 
 def train_folder(folder: str | Path) -> Model:
     """A whole run, or the rest of it."""
-    recipe = Recipe(objective="snl", steps=150, batch_size=32, clip_norm=2.0, objective_lr=0.02, warmup=20, seed=6)
-    return runs.train(load(rows().numpy()), recipe, Path(folder), resume=True)[0]
+    own = {"plan.clip_norm": 2.0, "plan.objective_lr": 0.02, "plan.warmup": 20}
+    options: dict[str, Any] = {"objective": "snl", "steps": 150, "batch_size": 32, "seed": 6, "settings": own}
+    return runs.fit(rows().numpy(), out=folder, test=0, evaluate="none", resume=True, **options).model
 
 
 class Signaller(Reporter):

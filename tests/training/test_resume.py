@@ -233,11 +233,11 @@ def test_another_number_of_threads_is_told_once(tmp_path: Path, monkeypatch: pyt
 
 
 def test_going_on_with_a_kernel_that_was_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probssl.kernels.library", lambda: None)
+    monkeypatch.setattr("probssl.kernels.variant", lambda: None)
     training().run(tmp_path, reporter=Signaller(9))
-    monkeypatch.setattr("probssl.kernels.library", lambda: "there")
+    monkeypatch.setattr("probssl.kernels.variant", lambda: "AVX2")
     (message,) = resumed(tmp_path)
-    assert_one_sentence(ValueError(message), "compiled kernel = True in place of False")
+    assert_one_sentence(ValueError(message), "compiled kernel = AVX2 in place of None")
 
 
 def test_a_checkpoint_that_does_not_tell_how_it_rounded_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-
-from probssl import kernels
-from probssl.encoders import MLP, WithHead, encode, seeded
-from probssl.energies import Cosine, Euclidean
-from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
-from probssl.objectives.base import PairObjective
-from probssl.objectives.fisher import Fisher
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
 from probssl.recipe import (
     ASYMMETRIES,
     CLUSTERING_OBJECTIVES,
@@ -29,9 +20,19 @@ from probssl.recipe import (
     WITH_MEMORY,
     Recipe,
 )
+from torch import Tensor, nn
+
+from probssl import kernels
+from probssl.encoders import MLP, WithHead, encode, seeded
+from probssl.energies import Cosine, Euclidean
+from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
+from probssl.objectives.base import PairObjective
+from probssl.objectives.fisher import Fisher
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
 from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
+from tests.variants import every_variant, use
 
 from .parts import Signaller, rows, without_time
 
@@ -224,6 +225,13 @@ def test_compiled_steps_are_those_of_torch(recipe: Recipe, hidden: tuple[int, ..
         torch.testing.assert_close(
             part.double(), wanted.double(), rtol=1e-4, atol=3e-5 * wanted.abs().max().item() + 1e-6
         )
+
+
+@every_variant
+def test_every_variant_steps_as_torch(compiler: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, compiler, variant)
+    for recipe in COMPILED:
+        test_compiled_steps_are_those_of_torch(recipe, (9, 17), 37, 0.1)
 
 
 @needs_kernels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from torch import nn
 
@@ -29,6 +30,8 @@ class ConvEncoder(Encoder, nn.Sequential):
         hidden: units of the layer between the convolutions and the representation.
         slope: of the ReLU below 0.
     """
+
+    takes: ClassVar[int | None] = 3
 
     def __init__(
         self, widths: int | Sequence[int] = 16, dim: int | None = None, *, hidden: int = 256, slope: float = 0.0

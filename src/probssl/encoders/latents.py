@@ -88,6 +88,8 @@ class LatentEncoder(Encoder, nn.Sequential):
         slope: of the ReLU below 0.
     """
 
+    takes: ClassVar[int | None] = 1
+
     def __init__(
         self,
         hidden: Sequence[int] | None = None,

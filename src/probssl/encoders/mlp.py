@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,9 @@ class Encoder(Part, nn.Module):
     Settings:
         dim: dimensions of the representation; those that fit the data unless given.
     """
+
+    takes: ClassVar[int | None] = None
+    """How many dimensions an observation has: 1 in a table, 3 as an image; None if it may have any number."""
 
 
 class MLP(Encoder, nn.Sequential):

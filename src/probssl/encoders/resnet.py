@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,6 +40,8 @@ class ResNet8(Encoder):
         width: channels of every convolution.
         dim: dimensions of a linear map that comes last; none, and so `width` of them, unless given.
     """
+
+    takes: ClassVar[int | None] = 3
 
     def __init__(self, width: int = 128, dim: int | None = None) -> None:
         super().__init__()

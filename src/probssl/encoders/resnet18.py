@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,8 @@ class ResNet18(Encoder):
         stem: "cifar" for small images, "imagenet" for those of about 224 × 224.
         normalisation: "batch", "group" or "none".
     """
+
+    takes: ClassVar[int | None] = 3
 
     def __init__(
         self,

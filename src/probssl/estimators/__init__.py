@@ -3,6 +3,6 @@
 from probssl.estimators.gedi import GEDIClusterer
 from probssl.estimators.ica import ContrastiveICA
 from probssl.estimators.siamese import SiameseEncoder
-from probssl.estimators.simvae import SimVAE
+from probssl.estimators.simvae import SimVAEEncoder
 
-__all__ = ["ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAE"]
+__all__ = ["ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAEEncoder"]

@@ -1,23 +1,35 @@
-"""What the estimators share: seeds, precision, how training ends, and a score in nats."""
+"""What the estimators share: rows, scaling, a recipe and its training, and a score in nats."""
 
 from __future__ import annotations
 
 import copy
 import math
 import numbers
+import os
 import warnings
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from probssl.data import ImageSet, Standardiser, Table, check_images, is_dataset, load
+from probssl.data.columns import generated_names
+from probssl.encoders import encode
 from probssl.energies import Energy
-from probssl.errors import CollapseWarning, NonFiniteLoss
-from probssl.objectives import InfoNCE
-from probssl.pairings import Views
-from probssl.training.loop import Fitted
+from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
+from probssl.model import Model
+from probssl.objectives import InfoNCE, Objective
+from probssl.pairings import Source, Views
+from probssl.parts.facts import Facts
+from probssl.parts.recipe import SLOTS, Recipe
+from probssl.parts.resolve import Resolved, resolve
+from probssl.training import ProgressBar, TrainingPlan, fit
 from probssl.training.watch import MEANING
 
 SCORE_ROWS = 1024
@@ -26,7 +38,172 @@ SCORE_ROWS = 1024
 SCORE_SEED = 0
 """Decides the blocks and the augmentations of every score, so that scores of different estimators compare."""
 
+SHORT = {"dim": "encoder.dim", "steps": "plan.steps", "batch_size": "plan.batch_size", "lr": "plan.lr"}
+"""Settings that are parameters of their own, with their paths in a recipe."""
+
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An estimator that trains the parts of a recipe on rows, and represents rows by its encoder.
+
+    Attributes:
+        model_: The trained `probssl.Model`, which can be saved to a file.
+        encoder_, objective_: Its torch modules, in single precision.
+        standardiser_: The scaling of features; None for images.
+        recipe_: The recipe, with every choice spelled out.
+        n_steps_: Number of training steps so far.
+        history_: The training log, a dictionary per row.
+        collapsed_: Collapses that persist at the end, with the step at which each set in; empty if there are none.
+        n_features_in_, feature_names_in_: Number of features of a table, and their names if it has any.
+    """
+
+    _of_images: ClassVar[bool] = False
+    """Whether X may be images as well as a table."""
+
+    _advice: ClassVar[str] = "a lower lr"
+    """What to try after a collapse."""
+
+    _fitted: ClassVar[str] = "encoder_"
+    """The attribute that training ends with."""
+
+    model_: Model
+    encoder_: nn.Module
+    objective_: Objective
+    standardiser_: Standardiser | None
+    recipe_: Recipe
+    n_steps_: int
+    history_: list[dict[str, Any]]
+    collapsed_: dict[str, int]
+
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """Representations [n, dim] in the precision of X: single for float32 and images, double for anything else."""
+        x = self._inputs(self._fitted_rows(X))
+        return encode(in_precision(self.encoder_, precision_of(x)), x).numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.dim
+
+    # Rows
+
+    def _rows(self, X: Any, *, reset: bool = False, least: int = 1) -> np.ndarray:
+        """Rows of a table as scikit-learn checks them, or images as they are."""
+        names: tuple[str, ...] = ()
+        if _readable(X):
+            known = None if reset else getattr(self, "feature_names_in_", None)
+            data = load(X, features=None if known is None else tuple(known))
+            X, names = data.batch(data.rows()).numpy(), data.layout.names
+        if self._of_images and getattr(X, "ndim", 0) == 4:
+            return self._images(np.asarray(X), reset, least)
+        if not reset and self.standardiser_ is None:
+            raise InputError(f"the model is of images of shape {self.model_.facts.shape}, and X is a table")
+        with warnings.catch_warnings():
+            if names:  # by which the columns were chosen already
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+            kind = {"dtype": [np.float64, np.float32], "order": "C"}  # the order in memory decides how sums round
+            rows = validate_data(self, X, reset=reset, ensure_min_samples=least, **kind)
+        if reset and names != generated_names(len(names)):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return rows
+
+    def _images(self, X: np.ndarray, reset: bool, least: int) -> np.ndarray:
+        images = check_images(np.ascontiguousarray(X), "the images")
+        if len(images) < least:
+            raise InputError(f"at least {least} images are needed, and X has {len(images)}")
+        if reset:  # nothing stays of a table that it was fitted to before
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+        elif self.standardiser_ is not None:
+            raise InputError(f"the model is of tables of {self.n_features_in_} features, and X is images")
+        elif images.shape[1:] != self.model_.facts.shape:
+            raise InputError(f"the model is of images of shape {self.model_.facts.shape}, not {images.shape[1:]}")
+        return images
+
+    def _training_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
+        """Rows to train on; of a data set with test rows, the others."""
+        if _readable(X):
+            X = load(X)
+            X = X.take(X.rows("train"))
+        return self._rows(X, reset=reset, least=2)
+
+    def _fitted_rows(self, X: Any, *, least: int = 1) -> np.ndarray:
+        check_is_fitted(self, self._fitted)
+        return self._rows(X, least=least)
+
+    def _inputs(self, rows: np.ndarray) -> Tensor:
+        """Rows as the encoder takes them, in their own precision; images as bytes or single precision."""
+        if self.standardiser_ is None:
+            return torch.from_numpy(rows)
+        return torch.from_numpy(self.standardiser_.transform(rows).astype(rows.dtype))
+
+    def _in_single(self, rows: np.ndarray) -> Tensor:
+        """The same in single precision, in which networks are trained."""
+        x = self._inputs(rows)
+        return x if x.dtype == torch.uint8 else x.float()
+
+    # Training
+
+    def _recipe(self, base: Recipe, seed: int, **settings: Any) -> Recipe:
+        """The parameters on top of a recipe; settings by their path, then those that the user gave."""
+        own = {} if self.settings is None else self.settings
+        if not isinstance(own, Mapping) or not all(isinstance(path, str) for path in own):
+            raise InputError(f'settings is a dict by path, {{"plan.warmup": 0}} for example, not {own!r}')
+        short = {path: getattr(self, name, None) for name, path in SHORT.items()}
+        given = {path: plain(value) for path, value in {**settings, **short}.items() if value is not None}
+        parts = {slot: getattr(self, slot, None) for slot in SLOTS}
+        recipe = base.with_choices(**parts, seed=seed).with_settings(given)
+        return recipe.with_settings({path: plain(value) for path, value in own.items()})
+
+    def _resolved(self, recipe: Recipe, rows: np.ndarray) -> Resolved:
+        return resolve(recipe, Facts("images" if rows.ndim == 4 else "table", rows.shape[1:], len(rows)))
+
+    def _start(self, resolved: Resolved, rows: np.ndarray, standardiser: Standardiser | None = None) -> None:
+        """The model before its first step, with the scaling of the rows unless another is given."""
+        names = tuple(getattr(self, "feature_names_in_", generated_names(rows.shape[1])))
+        data = ImageSet("array", rows) if rows.ndim == 4 else Table("array", rows.astype(np.float64), names)
+        self.model_ = model = Model.of(resolved, data, standardiser)
+        self.recipe_, self.standardiser_ = model.recipe, model.standardiser
+        self.encoder_, self.objective_ = model.encoder, model.objective
+        self.n_steps_, self.history_, self.collapsed_ = 0, [], {}
+
+    def _train(self, rows: np.ndarray | Source, plan: TrainingPlan | None = None, seed: int | None = None) -> None:
+        """Train on, and warn the caller of `fit` of a collapse that stands at the end; plan and seed are the recipe's.
+
+        Rows are augmented by the pairing of the model; a source makes pairs by itself.
+        """
+        resolved, before = self.model_.resolved, self.n_steps_
+        source: Any = rows if isinstance(rows, Source) else self.model_.pairing
+        fitted = fit(
+            self.encoder_,
+            self.objective_,
+            source,
+            None if isinstance(rows, Source) else self._in_single(rows),
+            resolved.plan if plan is None else plan,
+            seed=resolved.seed if seed is None else seed,
+            reporter=ProgressBar() if self.verbose else None,
+        )
+        for module in (self.encoder_, self.objective_):
+            module.eval()
+        self.n_steps_ += fitted.steps
+        news = [row for row in fitted.history if row["step"] > 0 or before == 0]  # step 0 is where the last call ended
+        self.history_ += [{**row, "step": row["step"] + before} for row in news]
+        self.collapsed_ = {kind: step + before for kind, step in fitted.collapsed.items()}
+        if fitted.interrupted:
+            raise KeyboardInterrupt
+        if fitted.failure is not None:
+            raise NonFiniteLoss(
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, or look for extreme "
+                "values"
+            )
+        for kind, step in self.collapsed_.items():
+            told = f"training ended in {MEANING[kind]} (since step {step}): try {self._advice}"
+            warnings.warn(told, CollapseWarning, stacklevel=3)
 
 
 def seed_of(random_state: int | np.random.RandomState | None) -> int:
@@ -35,6 +212,13 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, numbers.Integral):
         return int(random_state)
     return int(generator.randint(2**31 - 1))
+
+
+def plain(value: Any) -> Any:
+    """NumPy's scalars and arrays as plain numbers and lists, sequences as lists; anything else as it is."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def in_precision(module: ModuleT, dtype: torch.dtype) -> ModuleT:
@@ -59,21 +243,10 @@ def information(encoder: nn.Module, energy: Energy, x: Tensor, augmented: Tensor
     return total / len(x)
 
 
-def conclude(fitted: Fitted, before: int, advice: str, stacklevel: int) -> None:
-    """Raise what ended a training early; warn, with what to try, of a collapse that stands at its end.
+def _readable(X: Any) -> bool:
+    """Whether it is a data set of ours, or the name or file of one."""
+    return isinstance(X, (str, os.PathLike)) or is_dataset(X)
 
-    `before` is the number of steps of earlier trainings.
-    """
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(
-            f"training stopped at step {before + fitted.steps} because {fitted.failure}: lower lr, or look "
-            "for extreme values"
-        )
-    for kind, step in fitted.collapsed.items():
-        warnings.warn(
-            f"training ended in {MEANING[kind]} (since step {before + step}): try {advice}",
-            CollapseWarning,
-            stacklevel=stacklevel + 1,
-        )
+
+def precision_of(x: Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.float32

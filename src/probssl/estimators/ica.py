@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
 
-from probssl.data import Standardiser
-from probssl.encoders import LatentEncoder, encode, seeded
+from probssl.encoders import encode
 from probssl.energies import Anisotropic, Cosine, Energy, Euclidean, PNorm
 from probssl.errors import InputError
-from probssl.estimators.common import SCORE_SEED, conclude, in_precision, information, seed_of
+from probssl.estimators.common import SCORE_SEED, RowEstimator, in_precision, information, seed_of
 from probssl.objectives import InfoNCE
 from probssl.pairings import RowPairs, neighbours
-from probssl.training import ProgressBar, TrainingPlan, fit
+from probssl.parts.recipe import Named, Recipe
+from probssl.parts.resolve import Resolved
 
 MODELS = ("laplace", "normal", "anisotropic", "vmf")
 """What the step of a source from a row to its positive may be distributed like."""
@@ -32,7 +30,7 @@ NEGLIGIBLE = 1e-6
 """Share of the largest standard deviation below which a direction of the code is left at its own scale."""
 
 
-class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ContrastiveICA(RowEstimator):
     """Nonlinear ICA: undoes an unknown invertible mixing x = g(z) from pairs (x, x̃) whose sources z and z̃ are close.
 
     An encoder f minimises InfoNCE, the mean of −log q(x | x̃) with q(x | x̃) ∝ p(x) e^{−δ(f(x), f(x̃))}. Where some f
@@ -45,16 +43,30 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     - `"anisotropic"`, δ = ½ (f − f̃)ᵀ Λ̂ (f − f̃) on the unit sphere with Λ̂ learnt: rotation among equal Λ_k.
     - `"vmf"`, δ = −κ fᵀf̃ on the unit sphere: any rotation.
 
-    Parameters: `model`; `dim`, the number of sources (as many as features); `lag`, how many rows apart neighbours in
-    time are, one number or several; `hidden`, widths of the encoder's hidden layers (three, of 8 for each feature and
-    at least 64); `concentration`, κ, or about where Λ̂ starts; `steps`, `batch_size` and `lr` of the training;
-    `random_state`, of which a whole number decides the result; `verbose` for a progress bar.
+    X is a table [n, features]: an array, a data frame, or whatever `probssl.load` reads.
 
-    Fitted attributes: `encoder_` (f) and `objective_`, torch modules in single precision; `offset_` [dim] and `axes_`
-    [dim, dim], sources = (f − offset) · axes; `concentrations_` [dim], falling; `standardiser_`; `history_`, the rows
-    of the training log; `collapsed_`, the collapses standing at the end with the step at which each set in;
-    `n_features_in_`, and `feature_names_in_` for data frames.
+    Parameters:
+        model: How the steps of sources are distributed: "laplace", "normal", "anisotropic" or "vmf", as above.
+        dim: Number of sources; as many as features if None.
+        lag: How many rows apart neighbours in time are: an integer or several. Not used if positives are given.
+        concentration: κ of "vmf"; the Λ̂ of "anisotropic" starts at half to twice this.
+        steps: Number of training steps.
+        batch_size: Number of pairs per step.
+        lr: Learning rate, at its highest.
+        settings: All other settings by path, for example `{"encoder.hidden": (64, 64)}`; the default is three hidden
+            layers of eight units per feature and at least 64.
+        random_state: Seed of initial weights and batches. An integer makes results reproducible.
+        verbose: Whether to show a progress bar.
+
+    Attributes:
+        offset_, axes_: [dim] and [dim, dim]; sources are (f − offset) · axes.
+        concentrations_: [dim], in decreasing order: how predictable each source is. All others are those of
+            `RowEstimator`; `model_` has the encoder alone and neither offset nor axes.
     """
+
+    _fitted = "axes_"
+    _advice = "a lower lr, fewer dimensions, another model or, for a recording, another lag"
+    objective_: InfoNCE
 
     def __init__(
         self,
@@ -62,51 +74,38 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         *,
         dim: int | None = None,
         lag: int | Sequence[int] = 1,
-        hidden: Sequence[int] | None = None,
         concentration: float = 10.0,
         steps: int = 2000,
         batch_size: int = 256,
         lr: float = 0.01,
+        settings: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
         self.model = model
         self.dim = dim
         self.lag = lag
-        self.hidden = hidden
         self.concentration = concentration
         self.steps = steps
         self.batch_size = batch_size
         self.lr = lr
+        self.settings = settings
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(
         self, X: ArrayLike, y: Any = None, *, X_positive: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> ContrastiveICA:
-        """Train on the rows of X [n, features] and their positives. Warns when training ends collapsed.
+        """Train on the rows of X [n, features] and their positives. Warns if training ends in a collapse.
 
         The positives are `X_positive` [n, features], row by row, by name or as the second argument: a second argument
         of two dimensions is positives, one of a single dimension is taken for labels, as scikit-learn passes
         them, and ignored. Without positives the rows are a recording in time order, and every row has those `lag` rows
-        later as positives; `groups` [n], one label a row, keeps pairs within recordings.
+        later as positives; `groups` [n], one label per row, keeps pairs within recordings.
         """
-        rows = self._rows(X, reset=True, least=2)
-        plan, seed = self._plan(), seed_of(self.random_state)
-        dim, hidden = self._sizes()
-        self.objective_ = InfoNCE(self._energy(), anchor="symmetric").bind(dim=dim)
-        self.standardiser_ = Standardiser.fit(rows)
-        source = self._source(rows, y, X_positive, groups).float()
-        sphere, sample = self.model in ON_SPHERE, self._inputs(rows).float()
-        self.encoder_: nn.Module = seeded(
-            seed, lambda: LatentEncoder(hidden, dim, sphere=sphere).bind(shape=sample.shape[1:], sample=sample)
-        )
-        reporter = ProgressBar() if self.verbose else None
-        fitted = fit(self.encoder_, self.objective_, source, plan=plan, seed=seed, reporter=reporter)
-        self.history_: list[dict[str, Any]] = fitted.history
-        self.collapsed_: dict[str, int] = fitted.collapsed
-        advice = "a lower lr, fewer dimensions, another model or, for a recording, another lag"
-        conclude(fitted, 0, advice, stacklevel=2)
+        rows = self._training_rows(X)
+        self._start(self._choices(rows, seed_of(self.random_state)), rows)
+        self._train(self._source(rows, y, X_positive, groups).float())
         self._orient(rows)
         return self
 
@@ -116,8 +115,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         They come by falling concentration, the most predictable first. On R^n they have mean 0 and variance 1 over the
         rows of the training, on the sphere length 1.
         """
-        check_is_fitted(self, "axes_")
-        x = self._inputs(self._rows(X))
+        x = self._inputs(self._fitted_rows(X))
         offset, axes = (torch.as_tensor(part, dtype=x.dtype) for part in (self.offset_, self.axes_))
         return ((encode(in_precision(self.encoder_, x.dtype), x) - offset) @ axes).numpy()
 
@@ -131,16 +129,10 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         describes the steps best, at one `lag`. Pairs are contrasted within random blocks of near equal size, at most
         1024, and n is the size of the block.
         """
-        check_is_fitted(self, "axes_")
-        source = self._source(self._rows(X, least=2), y, X_positive, groups)
+        source = self._source(self._fitted_rows(X, least=2), y, X_positive, groups)
         generator = torch.Generator().manual_seed(SCORE_SEED)
         views = source.double().draw(len(source.pairs), self.objective_.needs, generator)
         return information(self.encoder_, self.objective_.energy, views.x, views.augmented[0], generator)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     @property
     def _n_features_out(self) -> int:
@@ -148,48 +140,46 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # What the parameters say
 
-    def _sizes(self) -> tuple[int, list[int]]:
-        """The number of sources and the widths of the hidden layers."""
+    def _choices(self, rows: np.ndarray, seed: int) -> Resolved:
+        """The recipe of a model, filled in."""
+        dim, features, sphere = self._sources(), rows.shape[1], self.model in ON_SPHERE
+        base = Recipe(
+            Named("infonce", {"anchor": "symmetric"}),
+            self._energy(dim),
+            encoder=Named("latent", {"hidden": [max(64, 8 * features)] * 3, "sphere": sphere, "dim": dim}),
+        )
+        resolved = self._resolved(self._recipe(base, seed), rows)
+        if resolved.plan.objective_lr is None:  # Λ̂ is a number of the order of ten, and weights are of one
+            plan = dataclasses.replace(resolved.plan, objective_lr=10 * resolved.plan.lr)
+            resolved = dataclasses.replace(resolved, plan=plan)
+        return resolved
+
+    def _sources(self) -> int:
+        """How many there are."""
         features, sphere = self.n_features_in_, self.model in ON_SPHERE
-        dim = (max(2, features) if sphere else features) if self.dim is None else _whole("dim", self.dim, 1)
+        dim = (max(2, features) if sphere else features) if self.dim is None else _whole("dim", self.dim)
         if sphere and dim < 2:
             raise InputError(f"a sphere has at least two dimensions, not {dim}: choose another model or dim")
         if not sphere and dim > features:
             raise InputError(f"there cannot be more sources than features: dim is {dim}, X has {features} features")
-        if self.hidden is None:
-            return dim, [max(64, 8 * features)] * 3
-        return dim, [_whole("a hidden width", width, 1) for width in _several("hidden", self.hidden)]
+        return dim
 
-    def _energy(self) -> Energy:
-        concentration = _positive("concentration", self.concentration)
+    def _energy(self, dim: int) -> Energy:
+        concentration = self.concentration
+        if not isinstance(concentration, numbers.Real) or not 0 < float(concentration) < math.inf:
+            raise InputError(f"concentration must be positive and finite, not {concentration!r}")
         if self.model == "laplace":
             return PNorm(1)
         if self.model == "normal":
             return Euclidean()
         if self.model == "anisotropic":
             # From equal ones, two sources can stay turned by 45° into one another, where Λ̂ has no slope to leave by.
-            return Anisotropic(concentration * torch.logspace(-1, 1, self._sizes()[0], base=2.0), normalise=True)
+            return Anisotropic(concentration * torch.logspace(-1, 1, dim, base=2.0), normalise=True)
         if self.model == "vmf":
             return Cosine(1 / concentration)
         raise InputError(f"there is no model {self.model!r}: choose one of {', '.join(MODELS)}")
 
-    def _plan(self) -> TrainingPlan:
-        return TrainingPlan(
-            steps=_whole("steps", self.steps, 1),
-            batch_size=_whole("batch_size", self.batch_size, 2),
-            lr=_positive("lr", self.lr),
-            objective_lr=10 * self.lr,  # Λ̂ is a number of the order of ten, and weights are of one
-            clip_norm=1.0,
-        )
-
     # Rows
-
-    def _rows(self, X: ArrayLike, *, reset: bool = False, least: int = 1) -> np.ndarray:
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least)
-
-    def _inputs(self, rows: np.ndarray) -> Tensor:
-        """Rows as the encoder takes them, in their own precision."""
-        return torch.tensor(self.standardiser_.transform(rows), dtype=getattr(torch, rows.dtype.name))
 
     def _source(self, rows: np.ndarray, y: Any, X_positive: Any, groups: Any) -> RowPairs:
         """Which rows belong together, as `fit` and `score` are told."""
@@ -210,11 +200,11 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _in_time(self, rows: np.ndarray, groups: Any) -> RowPairs:
         """Neighbours in time, within their group."""
-        lags = [_whole("lag", lag, 1) for lag in _several("lag", self.lag)]
+        lags = [_whole("lag", lag) for lag in _several("lag", self.lag)]
         labels = None
         if groups is not None:
             if np.shape(groups) != (len(rows),):
-                raise InputError(f"groups are one label a row, {len(rows)} of them, not of shape {np.shape(groups)}")
+                raise InputError(f"groups are one label per row, {len(rows)} of them, not of shape {np.shape(groups)}")
             labels = torch.as_tensor(np.unique(groups, return_inverse=True)[1])
         pairs = neighbours(len(rows), lags, labels)
         if len(pairs) < 2:
@@ -227,7 +217,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Axes, order and scale of the sources within the code: what the model leaves open is chosen here."""
         energy = self.objective_.energy
         if self.model in ON_SPHERE:
-            dim = self._sizes()[0]
+            dim = self._sources()
             offset, axes = np.zeros(dim), np.eye(dim)
             concentrations = np.full(dim, float(self.concentration))
             if isinstance(energy, Anisotropic):
@@ -249,17 +239,11 @@ def _several(name: str, value: Any) -> list[Any]:
     if isinstance(value, numbers.Integral):
         return [value]
     if isinstance(value, str) or np.ndim(value) != 1:
-        raise InputError(f"{name} is a whole number or a sequence of them, not {value!r}")
+        raise InputError(f"{name} must be a whole number or a sequence of them, not {value!r}")
     return list(value)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
     return int(value)
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
-        raise InputError(f"{name} must be positive and finite, not {value!r}")
-    return float(value)

@@ -30,28 +30,28 @@ typedef struct {
     float *of_weights[MOST_LAYERS], *of_biases[MOST_LAYERS];
 } network;
 
-/* out[r] = in[r] . matrix (+ bias), for matrix [inner][width], eight rows at a time; negatives become 0 on request. */
+/* out[r] = in[r] . matrix (+ bias), for matrix [inner][width], TILE rows at a time; negatives become 0 on request. */
 static void multiply(int rows, int inner, int width, const float *in, int in_width, const float *matrix,
                      const float *bias, int bias_size, int rectify, float *out) {
     const int vectors = width / WIDTH;
     float padded_bias[width];
     memset(padded_bias, 0, sizeof padded_bias);
     if (bias) memcpy(padded_bias, bias, sizeof(float) * bias_size);
-    for (int r = 0; r < rows; r += 8) {
-        const int here = rows - r < 8 ? rows - r : 8;
-        const float *own[8];
-        for (int k = 0; k < 8; k++) own[k] = in + (size_t)(r + (k < here ? k : 0)) * in_width;
+    for (int r = 0; r < rows; r += TILE) {
+        const int here = rows - r < TILE ? rows - r : TILE;
+        const float *own[TILE];
+        for (int k = 0; k < TILE; k++) own[k] = in + (size_t)(r + (k < here ? k : 0)) * in_width;
         int v = 0;
         for (; v + 1 < vectors; v += 2) { /* two vectors of outputs at a time, so that a number read is used twice */
-            vec a[8], b[8];
-            for (int k = 0; k < 8; k++) {
+            vec a[TILE], b[TILE];
+            for (int k = 0; k < TILE; k++) {
                 memcpy(&a[k], padded_bias + v * WIDTH, sizeof(vec));
                 memcpy(&b[k], padded_bias + (v + 1) * WIDTH, sizeof(vec));
             }
             for (int i = 0; i < inner; i++) {
                 const vec *columns = (const vec *)(matrix + (size_t)i * width + v * WIDTH);
                 const vec one = columns[0], other = columns[1];
-                for (int k = 0; k < 8; k++) {
+                for (int k = 0; k < TILE; k++) {
                     a[k] += own[k][i] * one;
                     b[k] += own[k][i] * other;
                 }
@@ -63,11 +63,11 @@ static void multiply(int rows, int inner, int width, const float *in, int in_wid
             }
         }
         if (v < vectors) {
-            vec a[8];
-            for (int k = 0; k < 8; k++) memcpy(&a[k], padded_bias + v * WIDTH, sizeof(vec));
+            vec a[TILE];
+            for (int k = 0; k < TILE; k++) memcpy(&a[k], padded_bias + v * WIDTH, sizeof(vec));
             for (int i = 0; i < inner; i++) {
                 const vec column = *(const vec *)(matrix + (size_t)i * width + v * WIDTH);
-                for (int k = 0; k < 8; k++) a[k] += own[k][i] * column;
+                for (int k = 0; k < TILE; k++) a[k] += own[k][i] * column;
             }
             for (int k = 0; k < here; k++)
                 *(vec *)(out + (size_t)(r + k) * width + v * WIDTH) =
@@ -76,20 +76,20 @@ static void multiply(int rows, int inner, int width, const float *in, int in_wid
     }
 }
 
-/* into[o] += sum_r slope[r][o] * in[r], the gradient of a weight matrix [out][width of in]: eight outputs at a time. */
+/* into[o] += sum_r slope[r][o] * in[r], the gradient of a weight matrix [out][width of in]: TILE outputs at a time. */
 static void add_outer(int rows, int out, const float *slope, int slope_width, const float *in, int in_width, float *into) {
     const int vectors = in_width / WIDTH;
-    for (int o = 0; o < out; o += 8) { /* slope is padded to whole vectors, so that it has eight columns from here */
-        const int here = out - o < 8 ? out - o : 8;
+    for (int o = 0; o < out; o += TILE) { /* columns of slope beyond its padding are read too, and not used */
+        const int here = out - o < TILE ? out - o : TILE;
         int v = 0;
         for (; v + 1 < vectors; v += 2) {
-            vec a[8], b[8];
-            for (int k = 0; k < 8; k++) a[k] = b[k] = all(0);
+            vec a[TILE], b[TILE];
+            for (int k = 0; k < TILE; k++) a[k] = b[k] = all(0);
             for (int r = 0; r < rows; r++) {
                 const vec *own = (const vec *)(in + (size_t)r * in_width + v * WIDTH);
                 const float *s = slope + (size_t)r * slope_width + o;
                 const vec one = own[0], other = own[1];
-                for (int k = 0; k < 8; k++) {
+                for (int k = 0; k < TILE; k++) {
                     a[k] += s[k] * one;
                     b[k] += s[k] * other;
                 }
@@ -101,12 +101,12 @@ static void add_outer(int rows, int out, const float *slope, int slope_width, co
             }
         }
         if (v < vectors) {
-            vec a[8];
-            for (int k = 0; k < 8; k++) a[k] = all(0);
+            vec a[TILE];
+            for (int k = 0; k < TILE; k++) a[k] = all(0);
             for (int r = 0; r < rows; r++) {
                 const vec one = *(const vec *)(in + (size_t)r * in_width + v * WIDTH);
                 const float *s = slope + (size_t)r * slope_width + o;
-                for (int k = 0; k < 8; k++) a[k] += s[k] * one;
+                for (int k = 0; k < TILE; k++) a[k] += s[k] * one;
             }
             for (int k = 0; k < here; k++) *(vec *)(into + (size_t)(o + k) * in_width + v * WIDTH) += a[k];
         }

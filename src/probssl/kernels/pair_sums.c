@@ -10,14 +10,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDTH 16 /* floats a vector; compilers split it where the machine has narrower ones */
-#define TILE 8   /* rows at a time */
-#define MOST 12  /* vectors that a row of `right` may fill: p <= 192 */
+/* Floats a vector: no more than the machine has, for gcc takes wider ones apart number by number. */
+#if defined __AVX512F__
+#define VARIANT "AVX-512"
+#define WIDTH 16
+#elif defined __AVX2__ && defined __FMA__
+#define VARIANT "AVX2"
+#define WIDTH 8
+#elif defined __AVX__
+#define VARIANT "AVX"
+#define WIDTH 8
+#elif defined __SSE2__
+#define VARIANT "SSE"
+#define WIDTH 4
+#elif defined __ARM_NEON
+#define VARIANT "NEON"
+#define WIDTH 4
+#else
+#error "the kernels know no vectors of this processor"
+#endif
+
+/* Rows at a time: two sums for each, and what goes into them, fill the registers, of which there are 32 or 16. */
+#if defined __AVX512F__ || defined __aarch64__
+#define TILE 8
+#else
+#define TILE 6
+#endif
 
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
 
 enum { LOG_SUM_EXP, LOG_SUM_EXP_OTHERS, EXPONENTIAL, SOFTPLUS, SQUARE, HINGE, CROSS_ENTROPY };
+
+/* A number that multiplies vectors. SSE cannot load one number into all places of a register, so it is stored in all. */
+#if WIDTH == 4 && defined __SSE2__
+typedef vec factor;
+#else
+typedef float factor;
+#endif
 
 static const float LOG2_E = 1.4426950408889634f;
 static const float LN_2 = 0.6931471805599453f;
@@ -124,39 +154,36 @@ static double finish_row(int kind, vec *row, int vectors, int place, const float
 /* One model: left [n, p], right [m, p], extra [n] or null. Gradients, where `train`: of_left [n, p], of_right [m, p]. */
 static double one_model(int kind, int train, int n, int m, int p, const float *left, const float *right,
                         const float *extra, float *of_left, float *of_right, float *of_extra, vec *space) {
-    const int vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH)), parts = (p + WIDTH - 1) / WIDTH;
+    const int vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH));
     const int base_two = kind != SOFTPLUS && kind != SQUARE && kind != HINGE;
-    vec *columns = space;                      /* right, transposed: [p][vectors] */
+    vec *columns = space;                        /* right, transposed: [p][vectors] */
     vec *slopes = columns + (size_t)p * vectors; /* gradient of right, transposed: [p][vectors] */
-    vec *rows = slopes + (size_t)p * vectors;  /* right, padded: [m][parts] */
-    vec *logits = rows + (size_t)m * parts;    /* [TILE][vectors] */
+    vec *logits = slopes + (size_t)p * vectors;  /* [TILE][vectors] */
+    factor *own = (factor *)(logits + (size_t)TILE * vectors); /* rows of left: [p][TILE] */
     const float never = kind == SQUARE ? 0.0f : kind == HINGE ? -1.0f : -INFINITY;
-    memset(space, 0, sizeof(vec) * ((size_t)2 * p * vectors + (size_t)m * parts));
+    const float unit = base_two ? LOG2_E : 1.0f;
+    memset(space, 0, sizeof(vec) * ((size_t)2 * p * vectors));
     for (int j = 0; j < m; j++)
-        for (int q = 0; q < p; q++) {
-            ((float *)(columns + (size_t)q * vectors))[j] = right[(size_t)j * p + q];
-            ((float *)(rows + (size_t)j * parts))[q] = right[(size_t)j * p + q];
-        }
+        for (int q = 0; q < p; q++) ((float *)(columns + (size_t)q * vectors))[j] = right[(size_t)j * p + q];
     double sum = 0;
     for (int i = 0; i < n; i += TILE) {
         const int here = n - i < TILE ? n - i : TILE;
-        float own[TILE][WIDTH * MOST];
-        for (int r = here; r < TILE; r++) memset(own[r], 0, sizeof(float) * p);
-        for (int r = 0; r < here; r++) memcpy(own[r], left + (size_t)(i + r) * p, sizeof(float) * p);
-        const float unit = base_two ? LOG2_E : 1.0f;
+        for (int q = 0; q < p; q++)
+            for (int r = 0; r < TILE; r++)
+                own[q * TILE + r] = (factor){0} + (r < here ? left[(size_t)(i + r) * p + q] * unit : 0);
         for (int v = 0; v < vectors; v += 2) {
             vec a[TILE], b[TILE];
             for (int r = 0; r < TILE; r++) a[r] = b[r] = all(0);
             for (int q = 0; q < p; q++) {
                 const vec c = columns[(size_t)q * vectors + v], d = columns[(size_t)q * vectors + v + 1];
                 for (int r = 0; r < TILE; r++) {
-                    a[r] += own[r][q] * c;
-                    b[r] += own[r][q] * d;
+                    a[r] += own[q * TILE + r] * c;
+                    b[r] += own[q * TILE + r] * d;
                 }
             }
             for (int r = 0; r < TILE; r++) {
-                logits[(size_t)r * vectors + v] = a[r] * unit;
-                logits[(size_t)r * vectors + v + 1] = b[r] * unit;
+                logits[(size_t)r * vectors + v] = a[r];
+                logits[(size_t)r * vectors + v + 1] = b[r];
             }
         }
         float scale[TILE] = {0};
@@ -169,32 +196,25 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
         }
         if (!train) continue;
         for (int r = here; r < TILE; r++) memset(logits + (size_t)r * vectors, 0, sizeof(vec) * vectors);
-        vec sums[TILE][MOST];
-        const float *weights = (const float *)logits;
-        const size_t stride = (size_t)vectors * WIDTH;
-        for (int k = 0; k < parts; k++) {
+        for (int q = 0; q < p; q += 2) {
+            const int next = q + 1 < p ? q + 1 : q;
             vec a[TILE], b[TILE];
             for (int r = 0; r < TILE; r++) a[r] = b[r] = all(0);
-            int j = 0;
-            for (; j + 1 < m; j += 2) {
-                const vec c = rows[(size_t)j * parts + k], d = rows[(size_t)(j + 1) * parts + k];
+            for (int v = 0; v < vectors; v++) {
+                const vec c = columns[(size_t)q * vectors + v], d = columns[(size_t)next * vectors + v];
                 for (int r = 0; r < TILE; r++) {
-                    a[r] += weights[r * stride + j] * c;
-                    b[r] += weights[r * stride + j + 1] * d;
+                    const vec weight = logits[(size_t)r * vectors + v];
+                    a[r] += weight * c;
+                    b[r] += weight * d;
                 }
             }
-            for (int r = 0; r < TILE; r++) {
-                if (j < m) a[r] += weights[r * stride + j] * rows[(size_t)j * parts + k];
-                sums[r][k] = a[r] + b[r];
+            for (int r = 0; r < here; r++) {
+                of_left[(size_t)(i + r) * p + q] = total(a[r]) * scale[r];
+                of_left[(size_t)(i + r) * p + next] = total(b[r]) * scale[r];
             }
         }
-        for (int r = 0; r < here; r++) {
-            const float *found = (const float *)sums[r];
-            for (int q = 0; q < p; q++) {
-                of_left[(size_t)(i + r) * p + q] = found[q] * scale[r];
-                own[r][q] *= scale[r];
-            }
-        }
+        for (int q = 0; q < p; q++)
+            for (int r = 0; r < TILE; r++) own[q * TILE + r] *= scale[r] / unit;
         for (int v = 0; v < vectors; v += 2) {
             vec a[TILE], b[TILE];
             for (int r = 0; r < TILE; r++) {
@@ -204,8 +224,8 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
             for (int q = 0; q < p; q++) {
                 vec c = slopes[(size_t)q * vectors + v], d = slopes[(size_t)q * vectors + v + 1];
                 for (int r = 0; r < TILE; r++) {
-                    c += own[r][q] * a[r];
-                    d += own[r][q] * b[r];
+                    c += own[q * TILE + r] * a[r];
+                    d += own[q * TILE + r] * b[r];
                 }
                 slopes[(size_t)q * vectors + v] = c;
                 slopes[(size_t)q * vectors + v + 1] = d;
@@ -220,9 +240,11 @@ static double one_model(int kind, int train, int n, int m, int p, const float *l
 
 /* Vectors of working memory that one_model takes for m columns of p factors. */
 static size_t pair_space(size_t m, size_t p) {
-    const size_t vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH)), parts = (p + WIDTH - 1) / WIDTH;
-    return 2 * p * vectors + m * parts + TILE * vectors;
+    const size_t vectors = 2 * ((m + 2 * WIDTH - 1) / (2 * WIDTH));
+    return 2 * p * vectors + TILE * (vectors + p);
 }
+
+const char *kernel_variant(void) { return VARIANT; }
 
 /* The sums of K models, each with its gradients. Returns 0, or 1 where memory is short. */
 int pair_sums(int kind, int train, int models, int n, int m, int p, const float *left, const float *right,

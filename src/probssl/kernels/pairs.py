@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from probssl.kernels.build import library
+from probssl.kernels.build import library, variant
 
 KINDS = (
     "log-sum-exp",
@@ -16,19 +16,18 @@ KINDS = (
     "hinge",
     "cross-entropy",
 )  # as in pair_sums.c
-MOST_FACTORS, MOST_COLUMNS = 64, 2048
-"""Beyond these, blocked matrix products are as fast."""
+MOST_COLUMNS = 2048
+MOST_FACTORS = {"AVX-512": 24, "AVX2": 16, "AVX": 16, "SSE": 12, "NEON": 12}
+SMALL = {"AVX-512": 8704, "AVX2": 8704, "AVX": 6144, "SSE": 6144, "NEON": 6144}
+"""Up to so many factors p, or numbers m · p, the kernel takes half the time of plain torch or less; beyond them matrix
+products, at which torch is better, are most of the work."""
 
 
 def suits(left: Tensor, right: Tensor) -> bool:
     """Whether the kernel is there and made for these factors [K, n, p] and [K, m, p]."""
-    return (
-        left.dtype == right.dtype == torch.float32
-        and left.device.type == "cpu"
-        and left.shape[-1] <= MOST_FACTORS
-        and right.shape[-2] <= MOST_COLUMNS
-        and library() is not None
-    )
+    m, p = right.shape[-2:]
+    found = variant() if left.dtype == right.dtype == torch.float32 and left.device.type == "cpu" else None
+    return found is not None and m <= MOST_COLUMNS and (p <= MOST_FACTORS[found] or m * p <= SMALL[found])
 
 
 def pair_sums(left: Tensor, right: Tensor, extra: Tensor | None, kind: str, train: bool) -> tuple[Tensor, ...]:

@@ -47,7 +47,11 @@ class Chains:
         if isinstance(start, str):
             shape = context.need("shape")
             zeros, ones = torch.zeros(shape), torch.ones(shape)
-            start = NormalStart(zeros, ones) if start == "normal" else UniformStart(zeros, ones)
+            if start == "uniform":
+                start = UniformStart(zeros, ones)
+            else:
+                known = context.sample
+                start = NormalStart(zeros, ones) if known is None else NormalStart.around(known)
         return ReplayBuffer(start, max(self.count, context.batch_size or 1), self.reinitialise)
 
 
@@ -97,8 +101,8 @@ class GEDI(ClusteringObjective):
         density_of: with `pair="augmented"`, whether the density is of the first of the "pair" or of the "data".
         chains: how many chains of samples are kept; at least as many as a batch has rows.
         reinitialise: the chance that a chain begins anew.
-        start: where chains begin: "normal", N(0, 1) as standardised rows are, "uniform" in the unit box, as pixels
-            are, or a `samplers.Start`.
+        start: where chains begin: "normal", with mean and standard deviation of every feature, 0 and 1 where no data is
+            seen; "uniform" in the unit box, as pixels are; or a `samplers.Start`.
         sampler: the dynamics that moves them.
     """
 

@@ -307,7 +307,7 @@ class SimVAE(GenerativeObjective):
         mean_variance: float | None = None,
     ) -> None:
         if related != int(related) or related < 1 or (related < 2 and mean_variance is None):
-            raise InputError(f"SimVAE relates at least two observations, or one under a prior of means, not {related}")
+            raise InputError(f"related is at least two observations, or one under a prior of means, not {related}")
         variance = _positive("variance of related latents", variance)
         super().__init__(likelihood, decoder, int(related))
         self.related, self.variance = int(related), variance

@@ -43,6 +43,8 @@ class Named:
             for name in outer:
                 inner[name] = {values.NAME: inner[name]} if isinstance(inner.get(name), str) else inner.get(name) or {}
                 inner = inner[name]
+                if not isinstance(inner, dict):
+                    raise InputError(f"{name} was given as an object: give it {last} when it is made")
             inner[last] = value
         return dataclasses.replace(self, settings=settings)
 
@@ -86,9 +88,11 @@ class Recipe:
         changes: dict[str, dict[str, Any]] = {}
         for path, value in settings.items():
             slot, _, name = path.partition(".")
-            if slot not in (*SLOTS, PLAN) or not name:
+            if not name:
+                raise InputError(f"a setting is named after its part, as objective.candidates is, and not {path!r}")
+            if slot not in (*SLOTS, PLAN):
                 close = difflib.get_close_matches(slot, (*SLOTS, PLAN), 1)
-                hint = f"did you mean {close[0]}.{name or '…'}?" if close else f"begin with {', '.join((*SLOTS, PLAN))}"
+                hint = f"did you mean {close[0]}.{name}?" if close else f"begin with {', '.join((*SLOTS, PLAN))}"
                 raise InputError(f"there is no setting {path!r}: {hint}")
             changes.setdefault(slot, {})[name] = value
         made: dict[str, Any] = {}

@@ -19,7 +19,6 @@ from probssl.parts.registry import KINDS, Entry
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from probssl.encoders import ProjectionHead
     from probssl.energies import Energy
     from probssl.objectives import Objective
     from probssl.pairings import Pairing
@@ -46,7 +45,7 @@ class Resolved:
     objective: Objective
     pairing: Pairing | None
     encoder: nn.Module
-    head: ProjectionHead | None
+    head: nn.Module | None
     plan: TrainingPlan
     seed: int
     facts: Facts
@@ -102,7 +101,7 @@ class Resolved:
         dim = output_size(encoder, self.facts.shape)
         if self.head is not None:
             head, outer = self.head, dataclasses.replace(known, shape=(dim,), sample=None)
-            encoder = WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: head.bind(outer)))
+            encoder = WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
             dim = output_size(encoder, self.facts.shape)
         known = dataclasses.replace(known, dim=dim, encoder=encoder)
         objective = seeded(self.seed + 1, lambda: self.objective.bind(known))
@@ -132,26 +131,29 @@ def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:
 
     from probssl.encoders import WithHead, encode
 
-    made = getattr(encoder, "dim", None)
+    network = encoder.head if isinstance(encoder, WithHead) else encoder
+    made = getattr(network, "dim", None)
     if isinstance(made, int):
         return made
-    whole = encoder.head(encode(encoder, torch.zeros(2, *shape))) if isinstance(encoder, WithHead) else None
     try:
-        found = encode(encoder, torch.zeros(2, *shape)) if whole is None else whole
+        found = encode(encoder, torch.zeros(2, *shape))
+        found = found if network is encoder else network(found)
     except (RuntimeError, ValueError, TypeError) as error:
         told = " ".join(str(error).split())[:160]
         raise InputError(
-            f"the encoder {type(encoder).__name__} does not take observations {list(shape)} ({told})"
+            f"the network {type(network).__name__} does not take observations {list(shape)} ({told})"
         ) from error
     if found.ndim != 2 or len(found) != 2:
         raise InputError(
-            f"the encoder {type(encoder).__name__} makes {list(found.shape)} of two observations, not [2, dim]"
+            f"the network {type(network).__name__} makes {list(found.shape)} of two observations, not [2, dim]"
         )
     return int(found.shape[1])
 
 
 def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     """Fill in what suits the data, and refuse what does not go together. With `own`, as of files, names are ours."""
+    from torch import nn
+
     for slot in SLOTS:
         if isinstance(chosen := getattr(recipe, slot), Missing):
             raise chosen.refuse()
@@ -161,7 +163,10 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     pairing = _pairing(recipe, objective, facts, made)
     encoder = _part("encoder", recipe.encoder, defaults.encoder(objective, facts), made, _sizes(objective, facts))
     head = _part("head", recipe.head or beside.get("head"), None, made)
-    _check(objective, pairing, head, facts)
+    for slot, network in (("encoder", encoder), ("head", head)):
+        if not isinstance(network, nn.Module) and (slot == "encoder" or network is not None):
+            raise InputError(f"{'an' if slot == 'encoder' else 'a'} {slot} is a name or a module, not {network!r}")
+    _check(objective, pairing, encoder, head, facts)
     return Resolved(objective, pairing, encoder, head, _plan(recipe, objective, facts), recipe.seed, facts, made)
 
 
@@ -207,6 +212,7 @@ def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     for layer in layers:
         for name, value in layer.items():
             before = found.get(name)
+            value = {values.NAME: value} if isinstance(value, str) and isinstance(before, Mapping) else value
             if isinstance(value, Mapping) and isinstance(before, Mapping):
                 same = value.get(values.NAME, before.get(values.NAME)) == before.get(values.NAME)
                 value = {**before, **value} if same else value
@@ -304,9 +310,15 @@ def _plan(recipe: Recipe, objective: Objective, facts: Facts) -> TrainingPlan:
     return TrainingPlan(**{**defaults.plan(objective, facts), **given})
 
 
-def _check(objective: Objective, pairing: Pairing | None, head: Any, facts: Facts) -> None:
+def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, head: Any, facts: Facts) -> None:
     """Refuse parts that do not go together, or not with the data."""
     what = type(objective).__name__
+    takes = getattr(encoder, "takes", None)
+    if takes is not None and takes != len(facts.shape):
+        raise InputError(
+            f"the encoder {type(encoder).__name__} takes {'images' if takes == 3 else 'rows of a table'}, and the data "
+            f"is of shape {list(facts.shape)}: choose another, for example mlp"
+        )
     if objective.compares_views and not objective.energy.symmetric:
         raise InputError(f"{what} embeds both sides of a pair alike: it takes no asymmetric energy")
     if objective.decodes and head is not None:

@@ -127,7 +127,10 @@ class Run:
     @cached_property
     def source(self) -> Source:
         """Where its rows came from."""
-        return Source.from_dict(self._json(SOURCE))
+        try:
+            return Source.from_dict(self._json(SOURCE))
+        except TypeError:
+            raise self._damaged(SOURCE) from None
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -210,9 +213,10 @@ class Run:
         elif is_dataset(data):
             found = moved.divided(data)
         else:
-            found = moved.divided(load(data, label=self.source.label, drop=self.source.drop))
+            columns: dict[str, Any] = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
+            found = moved.divided(load(data, **columns))
         if self.source.fingerprint not in (None, found.fingerprint):
-            raise InputError(f"{found.source} is not the data that the run in {self.folder} was trained on")
+            raise CheckpointError(f"{found.source} is not the data that the run in {self.folder} was trained on")
         if path is not None and moved != self.source:
             self.source = moved
             write_json(self.folder / SOURCE, moved.as_dict())
@@ -231,7 +235,7 @@ class Run:
         try:
             return Comparison.from_dict(self._json(METRICS))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{self.folder / METRICS} is damaged: copy it back, or evaluate again") from None
+            raise self._damaged(METRICS) from None
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -240,7 +244,11 @@ class Run:
                 return stored
         except (ValueError, OSError):
             pass
-        raise InputError(f"{self.folder / name} is damaged or missing: copy it back, or train again")
+        raise self._damaged(name)
+
+    def _damaged(self, name: str) -> InputError:
+        again = "evaluate" if name == METRICS else "train"
+        return InputError(f"{self.folder / name} is damaged or missing: copy it back, or {again} again")
 
     @property
     def report(self) -> Path:

@@ -84,12 +84,13 @@ def fit(
     keep_constant: accept columns that never vary.
     weights: a safetensors file with weights for the encoder, in place of random ones. `plan.freeze` keeps layers fixed.
     start_from: a run whose weights, scaling and choices training begins with.
-    out: the run's folder, or a function that makes one of a name; a temporary one unless given. With `resume`, training goes on in it from its last checkpoint
-        to the weights that an uninterrupted run would have; with more `steps` than before it is extended, and the
-        learning rate follows the schedule of that many steps from there on. `overwrite` replaces the run in it.
+    out: the run's folder, or a function that makes one of a name; a temporary one unless given. With `resume`, training
+        goes on in it from its last checkpoint to the weights that an uninterrupted run would have; with more `steps`
+        than before it is extended, and the learning rate follows the schedule of that many steps from there on.
+        `overwrite` replaces the run in it.
     evaluate: how much is measured at the end; `probssl.evaluate` measures later.
     progress: show a progress bar. `reporter` is called in its place, where given.
-    device: "cuda" trains on a GPU. A script that `torchrun` starts several times trains one model, in as many processes.
+    device: "cuda" trains on a GPU. A script that `torchrun` starts several times trains one model in as many processes.
 
     Raises `NonFiniteLoss` when the loss is not finite, and `TrainingInterrupted`, a `KeyboardInterrupt`, after a
     checkpoint when it is interrupted. A collapse is a warning, and stands in `examine(run)`.

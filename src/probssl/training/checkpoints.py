@@ -112,7 +112,7 @@ def numeric_path(encoder: nn.Module, objective: nn.Module) -> dict[str, Any]:
     state = {**gather("encoder", encoder.state_dict()), **gather("objective", objective.state_dict())}
     return {
         "threads": torch.get_num_threads(),
-        "compiled kernel": kernels.library() is not None,
+        "compiled kernel": kernels.variant(),
         "strides": {name: list(tensor.stride()) for name, tensor in state.items() if not tensor.is_contiguous()},
     }
 

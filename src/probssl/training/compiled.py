@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ TERMS = {
     "fisher": ("fisher",),
 }
 MOST_LAYERS, MOST_DIMENSIONS = 8, 188
+WIDEST = {"SSE": 96, "NEON": 96}
+"""The widest layer for vectors of four numbers: a step of wider ones is matrix products, at which torch is as fast."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ def suits(encoder: nn.Module, objective: Objective, pairing: Pairing, data: Tens
         and parameters[-1].shape[0] <= MOST_DIMENSIONS
         and type(pairing) is MaskAndNoise
         and form_of(objective) is not None
-        and kernels.library() is not None
+        and kernels.variant() is not None
+        and max(size for p in parameters for size in p.shape) <= WIDEST.get(str(kernels.variant()), math.inf)
     )
 
 

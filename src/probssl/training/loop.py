@@ -90,7 +90,7 @@ def fit(
         place = processes.own_device(torch.device(device))
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             run = _Run(encoder, objective, pairing, data, plan, seed, None if out is None else Path(out), place)
-            with one_thread(is_small(encoder, run.stream.some(1), plan.batch_size)):
+            with one_thread(is_small(encoder, run.stream.some(2), plan.batch_size)):
                 run.begin(resume)
                 with reporter, run.sharing.hooked():
                     return run.train(reporter, ended)

@@ -24,7 +24,7 @@ class TrainingPlan:
     `initial_weights` are factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
     `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
     are in place: `{"alignment": 64}` keeps it from that until they are.
-    `freeze` names layers of the encoder, or the beginnings of their names, whose weights stay as they are: "0", "blocks.1".
+    `freeze` names layers of the encoder, or beginnings of their names, whose weights stay as they are: "0", "blocks.1".
     `precision` is what the encoder computes in, its weights and the loss being float32 (or float64, if that is what the
     weights are) all the while: `"bfloat16"` halves what activations take, and is faster only where the hardware has it.
     """

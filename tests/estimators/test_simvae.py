@@ -1,4 +1,4 @@
-"""The estimator SimVAE: scikit-learn's own checks, and what rows, latents and nats must agree on."""
+"""SimVAEEncoder: scikit-learn's own checks, and what rows, latents and nats must agree on."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
-from probssl import SimVAE
+from probssl import SimVAEEncoder
 from probssl.errors import InputError
+from probssl.objectives.generative import GaussianLikelihood
 
 
-@parametrize_with_checks([SimVAE(steps=3, related=2, samples=2)])
+@parametrize_with_checks([SimVAEEncoder(steps=3, related=2, samples=2)])
 @pytest.mark.filterwarnings("ignore::probssl.errors.CollapseWarning")
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -31,7 +34,15 @@ def line():
 
 @pytest.fixture(scope="module")
 def fitted(line):
-    model = SimVAE(1, related=4, preservation=1.0, noise=0.2, components=1, steps=300, batch_size=64, random_state=0)
+    model = SimVAEEncoder(
+        1,
+        related=4,
+        settings={"pairing.preservation": 1.0, "pairing.noise": 0.2},
+        components=1,
+        steps=300,
+        batch_size=64,
+        random_state=0,
+    )
     return model.fit(line)
 
 
@@ -76,10 +87,10 @@ def test_images():
     x, _ = load_digits(return_X_y=True)
     images = (x[:200].reshape(-1, 1, 8, 8) * 15).astype(np.uint8)
     images.flags.writeable = False
-    model = SimVAE(4, related=2, steps=2, random_state=0).fit(x)
+    model = SimVAEEncoder(4, related=2, steps=2, random_state=0).fit(x)
     with pytest.raises(InputError, match="tables of 64 features, and X is images"):
         model.transform(images)
-    model.set_params(augmentation="simvae-mnist", width=4, steps=20, batch_size=32).fit(images)
+    model.set_params(pairing="simvae-mnist", settings={"encoder.widths": 4}, steps=20, batch_size=32).fit(images)
     assert not hasattr(model, "n_features_in_")
     assert model.transform(images).shape == (200, 4)
     assert model.uncertainty(images[:5]).shape == (5, 4)
@@ -95,18 +106,34 @@ def test_images():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"network": "conv"}, "X is a table"),
+        ({"encoder": "conv"}, "takes images"),
         ({"related": 1}, "related"),
         ({"components": 0}, "components"),
         ({"samples": 2.5}, "samples"),
-        ({"hidden": 16}, "hidden is a list of widths"),
-        ({"likelihood": "bernoulli"}, "use the gaussian one"),
+        ({"settings": {"encoder.hidden": 16}}, "encoder.hidden cannot be 16"),
+        ({"likelihood": "bernoulli"}, "use gaussian"),
         ({"likelihood": "cauchy"}, "cauchy"),
+        ({"likelihood": GaussianLikelihood(0.2), "likelihood_variance": 0.1}, "likelihood was given as an object"),
+        ({"likelihood_variance": -1.0}, "variance of the likelihood must be positive"),
     ],
 )
 def test_refusals(line, options, told):
     with pytest.raises(InputError, match=told):
-        SimVAE(**options).fit(line)
+        SimVAEEncoder(**options).fit(line)
+
+
+def test_likelihoods_and_decoders_of_your_own(line):
+    decoder = nn.Linear(2, 3)
+    before = decoder.weight.clone()
+    model = SimVAEEncoder(
+        2, likelihood=GaussianLikelihood(0.3), settings={"objective.decoder": decoder}, steps=3, random_state=0
+    ).fit(line)
+    assert model.objective_.likelihood.variance == 0.3
+    assert model.objective_.decoder.weight.shape == (3, 2)
+    assert torch.equal(decoder.weight, before)
+    assert not torch.equal(model.objective_.decoder.weight, before)
+    assert SimVAEEncoder(steps=1, related=2).fit(line).objective_.likelihood.variance == 0.1
+    assert SimVAEEncoder(steps=1, related=2, likelihood_variance=0.2).fit(line).objective_.likelihood.variance == 0.2
 
 
 def test_latents_must_have_the_model_s_dimensions(fitted):

@@ -36,10 +36,10 @@ from probssl.worlds import (
     laplace,
 )
 
-SMALL = {"steps": 2, "hidden": (4,)}
+SMALL = {"steps": 2, "settings": {"encoder.hidden": (4,)}}
 CONFIGURED = [
     ContrastiveICA(**SMALL),
-    ContrastiveICA("normal", lag=(1, 2), dim=1, steps=2, hidden=()),
+    ContrastiveICA("normal", lag=(1, 2), dim=1, steps=2, settings={"encoder.hidden": ()}),
     ContrastiveICA("anisotropic", **SMALL),
     ContrastiveICA("vmf", dim=3, **SMALL),
 ]
@@ -132,7 +132,7 @@ class TestRecording:
         inside = slow[0][:300]
         labels = np.repeat(["b", "a"], [100, 200])
         ica = ContrastiveICA(**SMALL, random_state=0)
-        ica.standardiser_ = probssl.estimators.ica.Standardiser.fit(inside)
+        ica.standardiser_ = probssl.data.Standardiser.fit(inside)
         ica.n_features_in_ = 3
         found = {tuple(pair) for pair in ica._source(inside, None, None, labels).pairs.tolist()}
         assert found == {(t, t + 1) for t in range(299)} - {(99, 100)}
@@ -171,7 +171,9 @@ class TestPairs:
         world = World(Uniform(space), FisherBingham(space, torch.tensor(truth)), InvertibleMLP(3, draws=1000))
         x, positive, _ = pairs(world, 4000)
         outside, _, latents = pairs(world, 1000, seed=1)
-        ica = ContrastiveICA("anisotropic", hidden=(64, 64), steps=800, random_state=0).fit(x, positive)
+        ica = ContrastiveICA("anisotropic", settings={"encoder.hidden": (64, 64)}, steps=800, random_state=0).fit(
+            x, positive
+        )
         assert (np.diff(ica.concentrations_) < 0).all()
         assert concentration_error(ica.concentrations_, truth).maximum < 0.35
         assert block_orthogonality(ica.transform(outside), latents, truth).leakage < 0.02
@@ -211,7 +213,7 @@ class TestScore:
     def test_grid_search(self):
         space = Box(2, 0, 1)
         x, positive, _ = pairs(World(Uniform(space), laplace(space, 0.05)), 600)
-        ica = ContrastiveICA(steps=60, hidden=(16,), random_state=0)
+        ica = ContrastiveICA(steps=60, settings={"encoder.hidden": (16,)}, random_state=0)
         search = GridSearchCV(ica, {"lr": [1e-9, 1e-2]}, cv=KFold(2), error_score="raise").fit(x, positive)
         assert search.best_params_ == {"lr": 1e-2}
         assert search.transform(x).shape == (600, 2)
@@ -273,19 +275,19 @@ class TestTrouble:
         ("options", "said"),
         [
             ({"model": "gauss"}, "there is no model 'gauss': choose one of laplace, normal, anisotropic, vmf"),
-            ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
-            ({"steps": "many"}, "not 'many'"),
-            ({"batch_size": 1}, "batch_size must be a whole number of at least 2"),
+            ({"steps": 0}, "steps must be at least 1, not 0"),
+            ({"steps": "many"}, "plan.steps cannot be 'many': it is a whole number"),
+            ({"batch_size": 1}, "batch size must be at least 2"),
             ({"lr": -1.0}, "lr must be positive and finite, not -1.0"),
-            ({"lr": None}, "lr must be positive and finite, not None"),
             ({"concentration": 0}, "concentration must be positive"),
             ({"dim": 4}, "more sources than features: dim is 4, X has 3 features"),
             ({"dim": 0}, "dim must be a whole number of at least 1"),
             ({"model": "vmf", "dim": 1}, "a sphere has at least two dimensions"),
-            ({"hidden": (8, 0)}, "a hidden width must be a whole number of at least 1, not 0"),
-            ({"hidden": "wide"}, "hidden is a whole number or a sequence of them"),
+            ({"settings": {"encoder.hidden": (8, 0)}}, "positive, not [3, 8, 0, 3]"),
+            ({"settings": {"encoder.hidden": "wide"}}, "encoder.hidden cannot be 'wide'"),
+            ({"settings": {"energy.p": 2}}, "the energy was given as an object"),
             ({"lag": 0}, "lag must be a whole number of at least 1, not 0"),
-            ({"lag": 1.5}, "lag is a whole number or a sequence of them, not 1.5"),
+            ({"lag": 1.5}, "lag must be a whole number or a sequence of them, not 1.5"),
             ({"lag": ()}, "lags are at least one row"),
             ({"lag": 99}, "100 rows have 1 pairs of neighbours at lag 99"),
             ({"random_state": "x"}, "cannot be used to seed"),
@@ -306,7 +308,7 @@ class TestTrouble:
             ({"X_positive": np.full((50, 3), np.nan)}, "NaN"),
             ({"y": np.zeros((50, 3)), "X_positive": np.zeros((50, 3))}, "given twice"),
             ({"X_positive": np.zeros((50, 3)), "groups": np.zeros(50)}, "leave them out"),
-            ({"groups": np.zeros(49)}, "groups are one label a row, 50 of them"),
+            ({"groups": np.zeros(49)}, "groups are one label per row, 50 of them"),
             ({"groups": np.arange(50)}, "50 rows have 0 pairs of neighbours"),
         ],
     )
@@ -321,7 +323,7 @@ class TestTrouble:
     def test_collapse_warns_at_the_caller(self):
         x = np.ones((100, 2))  # sensors that record nothing
         with pytest.warns(CollapseWarning, match=r"collapse.*try a lower lr") as caught:
-            ica = ContrastiveICA(hidden=(4,), steps=60, random_state=0).fit(x)
+            ica = ContrastiveICA(settings={"encoder.hidden": (4,)}, steps=60, random_state=0).fit(x)
         assert caught[0].filename == __file__
         assert set(ica.collapsed_) == {"representation"}
         assert np.isfinite(ica.transform(x)).all()

@@ -6,16 +6,24 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
 import probssl
 from probssl.errors import InputError
 from probssl.estimators import GEDIClusterer
+from probssl.pairings import GaussianNoise
 
-SMALL = {"steps": 5, "hidden": (16,), "dim": 8, "sgld_steps": 1, "n_clusters": 2}
+SMALL = {
+    "steps": 5,
+    "dim": 8,
+    "n_clusters": 2,
+    "settings": {"encoder.hidden": (16,), "objective.sampler.steps": 1},
+}
 
 
 @parametrize_with_checks([GEDIClusterer(**SMALL), GEDIClusterer(**SMALL, generative=0.0, prior="learnt")])
@@ -78,14 +86,54 @@ def test_a_seed_decides_the_result_and_a_pickle_keeps_it(blobs, fitted):
     ("options", "part"),
     [
         ({"n_clusters": 0}, "n_clusters must lie between 1 and the 600 rows, not 0"),
-        ({"init": "spectral"}, "init is 'k-means' or 'random', not 'spectral'"),
-        ({"prior": "flat"}, "'uniform', 'learnt' or a distribution"),
+        ({"init": "spectral"}, "init must be 'k-means' or 'random', not 'spectral'"),
+        ({"prior": "flat"}, "prior cannot be 'flat': choose uniform, learnt"),
+        ({"prior": [0.5, 0.5]}, "the prior of 8 clusters needs as many numbers"),
         ({"generative": -1.0}, "weight of generative"),
+        ({"settings": {"objective.sampler.step": 1}}, "no setting 'step': did you mean 'steps'?"),
+        ({"encoder": "conv"}, "takes images"),
     ],
 )
 def test_refusals(blobs, options, part):
     with pytest.raises(InputError, match=part):
         GEDIClusterer(**options).fit(blobs[0])
+
+
+def test_defaults(fitted):
+    recipe = fitted.recipe_.as_dict()
+    assert recipe["pairing"] == {"name": "mask-and-noise", "preservation": 0.7, "noise": 0.5}
+    assert recipe["encoder"]["hidden"] == [64]
+    assert {recipe["plan"][name] for name in ("steps", "batch_size", "lr", "clip_norm")} == {300, 256, 0.003, 1.0}
+    objective = recipe["objective"]
+    told = {"generative": 0.1, "invariance": 1.0, "balance": 4.0, "magnitude": 0.01, "chains": 1000, "base_scale": 3.0}
+    assert {name: objective[name] for name in told} == told
+    assert objective["reinitialise"] == 0.05
+    assert (objective["sampler"]["steps"], objective["sampler"]["step_size"]) == (5, 0.02)
+
+
+def test_chains_begin_where_the_data_lies(blobs):
+    x = np.column_stack([blobs[0], np.ones(600)])  # a feature without spread has none in the chains either
+    start = GEDIClusterer(3, steps=1, random_state=0).fit(x).objective_.buffer.start
+    np.testing.assert_allclose(start.scale, [1, 1, 1, 1, 0], atol=1e-5)
+
+
+def test_parts_of_your_own(blobs):
+    network = nn.Linear(4, 3)
+    before = network.weight.clone()
+    clusterer = GEDIClusterer(
+        3, prior=np.array([0.2, 0.3, 0.5]), pairing=GaussianNoise(0.2), encoder=network, steps=5, random_state=0
+    ).fit(blobs[0])
+    assert torch.equal(network.weight, before)
+    assert not torch.equal(clusterer.encoder_.weight, before)
+    assert isinstance(clusterer.model_.pairing, GaussianNoise)
+    np.testing.assert_allclose(clusterer.objective_.prior.numpy(), [0.2, 0.3, 0.5])
+
+
+def test_the_model_can_be_saved(blobs, fitted, tmp_path):
+    fitted.model_.save(tmp_path / "model.safetensors")
+    model = probssl.Model.load(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(model.embed(blobs[0]), fitted.transform(blobs[0]), rtol=1e-3, atol=1e-3)
+    assert torch.equal(model.objective.buffer.chains, fitted.objective_.buffer.chains)
 
 
 def test_without_its_density_it_cannot_sample(blobs):
