@@ -26,7 +26,9 @@ from torch import Tensor
 
 from probssl.data import Standardiser, load
 from probssl.pairings import MaskAndNoise
+from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, resolve
 from probssl.training import Trial, fit, fit_many
 from probssl.training.stack import Stack
 
@@ -55,13 +57,18 @@ def trials(loss: str, x: Tensor, steps: int, count: int) -> list[Trial]:
     """Trials of one loss that differ in their seeds."""
     made = []
     for seed in range(count):
-        recipe = Recipe(
-            **RECIPES[loss], dim=x.shape[1] // 2, preservation=0.8, noise=0.1, steps=steps, clip_norm=0, seed=seed
-        )
-        encoder, objective = recipe.build_encoder(x.shape[1]), recipe.build_objective(x.shape[1])
-        plan = replace(recipe.plan(), log_every=100)  # as in trainings of 10,000 steps and more
-        made.append(Trial(encoder, objective, recipe.build_pairing(), x, plan, seed))
+        recipe = resolved(loss, x, seed, {"pairing.preservation": 0.8, "pairing.noise": 0.1, "plan.steps": steps})
+        bound = recipe.bind()
+        plan = replace(recipe.plan, log_every=100)  # as in trainings of 10,000 steps and more
+        made.append(Trial(bound.encoder, bound.objective, bound.pairing, x, plan, seed))
     return made
+
+
+def resolved(loss: str, x: Tensor, seed: int, settings: dict[str, Any]) -> Resolved:
+    """Parts of a loss for a table."""
+    own = {"encoder.dim": x.shape[1] // 2, "plan.clip_norm": None, **settings}
+    facts = Facts("table", (x.shape[1],), len(x))
+    return resolve(Recipe(**RECIPES[loss], seed=seed).with_settings(own), facts)
 
 
 def alone(loss: str, x: Tensor, steps: int) -> None:
@@ -144,9 +151,8 @@ def whole_grid(x: Tensor, steps: int = 200) -> float:
     for loss in RECIPES:
         (one,) = trials(loss, x, steps, 1)
         for tenths in range(2, 10):
-            recipe = Recipe(**RECIPES[loss], dim=x.shape[1] // 2, clip_norm=0)
-            encoder, objective = recipe.build_encoder(x.shape[1]), recipe.build_objective(x.shape[1])
-            made.append(Trial(encoder, objective, MaskAndNoise(tenths / 10, 0.1), x, one.plan, 0))
+            bound = resolved(loss, x, 0, {}).bind()
+            made.append(Trial(bound.encoder, bound.objective, MaskAndNoise(tenths / 10, 0.1), x, one.plan, 0))
     return cpu_milliseconds(lambda: fit_many(made), steps * len(made))
 
 

@@ -34,7 +34,9 @@ def work(answer: Path, steps: int, precision: str) -> None:
     """One process of a training; the first writes the seconds of its steps after the first few."""
     import torch
 
+    from probssl.parts.facts import Facts
     from probssl.parts.recipe import Recipe
+    from probssl.parts.resolve import resolve
     from probssl.training import Reporter, fit
 
     class Clock(Reporter):
@@ -43,10 +45,11 @@ def work(answer: Path, steps: int, precision: str) -> None:
                 times.append((time.perf_counter(), time.process_time()))
 
     times: list[tuple[float, float]] = []
-    recipe = Recipe.for_images("mnist", batch_size=BATCH, steps=steps, precision=precision).for_shape((1, 28, 28))
+    plan = {"batch_size": BATCH, "steps": steps, "precision": precision}
+    resolved = resolve(Recipe(plan=plan), Facts("images", (1, 28, 28), IMAGES))
+    bound = resolved.bind()
     x = torch.rand(IMAGES, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    encoder, objective = recipe.build_encoder(784), recipe.build_objective(784)
-    fit(encoder, objective, recipe.build_pairing(), x, recipe.plan(), seed=0, reporter=Clock())
+    fit(bound.encoder, bound.objective, bound.pairing, x, resolved.plan, seed=0, reporter=Clock())
     if os.environ["RANK"] == "0":
         (begun, begun_cpu), (ended, ended_cpu) = times
         answer.write_text(

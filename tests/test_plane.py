@@ -53,7 +53,7 @@ def test_the_page_of_a_run_shows_them(objective: str, title: str, tmp_path: Path
     assert ("the least that a term can be" in page) == (objective == "gedi")
     plane = Plane.of_model(run.model)
     assert plane is not None
-    np.testing.assert_allclose(plane.probabilities(run.table().features).sum(1), 1)
+    np.testing.assert_allclose(plane.probabilities(run.dataset.features).sum(1), 1)
 
 
 def test_other_models_have_none(tmp_path: Path) -> None:

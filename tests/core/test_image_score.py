@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from probssl.recipe.names import SCORED_AUGMENTATIONS
+from probssl.parts.registry import KINDS
 from scipy import stats
 from torch import Tensor, nn
 
@@ -224,7 +224,7 @@ def test_the_least_possible_loss_is_known_where_outcomes_are_counted() -> None:
 
 
 def test_without_noise_there_is_no_score() -> None:
-    assert set(SCORED) == set(SCORED_AUGMENTATIONS)
+    assert set(SCORED) < set(KINDS["pairing"])
     for strengths in ("simclr-cifar", ImageStrengths(flip=0.5), image_preset("gedi-mnist", noise=0.5)):
         with pytest.raises(InputError, match=r"set noise=1 and a positive noise_std, or choose one of siamese-fisher"):
             ImageAugmentation(strengths)(images(2), Fisher().needs, generator())

@@ -11,22 +11,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from probssl import Recipe, kernels
+from probssl import kernels
 from probssl.kernels import build, pairs
 from probssl.training import compiled
 from tests.variants import LEVELS
 
+from ..fitting import resolved
+
 TRAIN = """
 import torch
 from probssl import Recipe
+from probssl.parts.facts import Facts
+from probssl.parts.resolve import resolve
 from probssl.training import Trial, fit_many
 torch.set_num_threads(1)
 x = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 trials = []
 for objective in ("infonce", "nce", "snl", "simclr", "spectral", "fisher"):
-    recipe = Recipe(objective=objective, steps=20, batch_size=32)
-    encoder, loss = recipe.build_encoder(6), recipe.build_objective(6)
-    trials.append(Trial(encoder, loss, recipe.build_pairing(), x, recipe.plan(), 0))
+    made = resolve(Recipe(objective=objective, plan={"steps": 20, "batch_size": 32}), Facts("table", (6,), 64))
+    bound = made.bind()
+    trials.append(Trial(bound.encoder, bound.objective, bound.pairing, x, made.plan, 0))
 print(*[f"{fitted.history[-1]['loss']:.5f}" for fitted in fit_many(trials)])
 """
 
@@ -139,9 +143,8 @@ def test_steps_of_wide_encoders_need_wide_vectors(variant: str | None, monkeypat
     monkeypatch.setattr(kernels, "variant", lambda: variant)
 
     def used(width: int) -> bool:
-        recipe = Recipe(hidden=(width,))
-        parts = recipe.build_encoder(6), recipe.build_objective(6), recipe.build_pairing()
-        return compiled.suits(*parts, torch.zeros(1, 6))
+        bound = resolved(hidden=(width,)).bind()
+        return compiled.suits(bound.encoder, bound.objective, bound.pairing, torch.zeros(1, 6))
 
     assert used(96) == (variant is not None)
     assert used(97) == (variant in ("AVX", "AVX2", "AVX-512"))

@@ -329,6 +329,12 @@ class TestTrouble:
         assert np.isfinite(ica.transform(x)).all()
 
 
+def test_settings_decide_last(slow):
+    ica = ContrastiveICA("vmf", settings={"encoder.dim": 5, "encoder.hidden": (4,), "plan.steps": 2}).fit(slow[0][:50])
+    assert ica.transform(slow[0][:50]).shape == (50, 5)
+    assert (ica.n_steps_, ica.recipe_.plan["objective_lr"]) == (2, 0.1)
+
+
 def test_every_model_is_described():
     assert set(MODELS) == {"laplace", "normal", "anisotropic", "vmf"}
     for model in MODELS:

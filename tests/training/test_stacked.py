@@ -10,16 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from probssl.recipe import (
-    ASYMMETRIES,
-    CLUSTERING_OBJECTIVES,
-    ENERGY_OF,
-    EVERY_OBJECTIVE,
-    MOMENTUM_OBJECTIVES,
-    SYMMETRIC_ONLY,
-    WITH_MEMORY,
-    Recipe,
-)
 from torch import Tensor, nn
 
 from probssl import kernels
@@ -29,11 +19,15 @@ from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
+from probssl.parts.registry import KINDS
+from probssl.parts.resolve import fixed_energy
 from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
 from probssl.training.stack import Stack, can_compile
 from tests.variants import every_variant, use
 
+from ..fitting import resolved
+from ..parts.test_recipe import names
 from .parts import Signaller, rows, without_time
 
 FEATURES = 6
@@ -43,25 +37,42 @@ SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
 STEPS = 15
 
 
-def every_recipe() -> list[Recipe]:
-    """Every objective but those that cluster or teach themselves, with every energy and every asymmetry it admits."""
-    found = []
-    for objective in [name for name in EVERY_OBJECTIVE if name not in {**CLUSTERING_OBJECTIVES, **MOMENTUM_OBJECTIVES}]:
-        for energy in [ENERGY_OF[objective]] if objective in ENERGY_OF else SOME_ENERGIES:
-            for asymmetry in ("none",) if objective in SYMMETRIC_ONLY or energy != "euclidean" else ASYMMETRIES:
-                found.append(Recipe(objective=objective, energy=energy, asymmetry=asymmetry, temperature=0.5, p=2.0))
+TEACHING = ("moco", "mocov2", "byol")
+REMEMBERING = ("deepcluster", "instance")
+CLUSTERING = ("swav", "protocpc", "gedi", "jem", *REMEMBERING)
+Options = dict[str, Any]
+"""What a trial is made of: names of parts and settings (see `fitting.recipe`)."""
+
+
+def every_recipe() -> list[Options]:
+    """Every objective but those that cluster or teach themselves, with every energy that it admits."""
+    found: list[Options] = []
+    for objective in [name for name in names if name not in {*CLUSTERING, *TEACHING}]:
+        fixed = fixed_energy(objective) is not None
+        for energy in [None] if fixed else SOME_ENERGIES:
+            setting = {"cosine": {"temperature": 0.5}, "dot": {"temperature": 0.5}, "pnorm": {"p": 2.0}}.get(energy or "", {})
+            found.append({"objective": objective, **({} if energy is None else {"energy": {"name": energy, **setting}})})
+        if not fixed and not KINDS["objective"][objective].load().compares_views and objective != "simclr":
+            energies = [{"name": "asymmetric", "by": by} for by in ("predictor", "encoder")]
+            found += [{"objective": objective, "energy": energy} for energy in energies]
     return found
 
 
-def trial(recipe: Recipe, dtype: torch.dtype = torch.float64, data: Tensor | None = None, **plan: Any) -> Trial:
-    recipe = dataclasses.replace(recipe, steps=STEPS, batch_size=20, warmup=5)
+def told(options: Options) -> str:
+    energy = options.get("energy", "own")
+    return f"{options['objective']}-" + ("-".join(map(str, energy.values())) if isinstance(energy, dict) else energy)
+
+
+def trial(options: Options, dtype: torch.dtype = torch.float64, data: Tensor | None = None, **plan: Any) -> Trial:
+    made = resolved(**{"steps": STEPS, "batch_size": 20, "warmup": 5, **options})
+    bound = made.bind()
     return Trial(
-        recipe.build_encoder(FEATURES).to(dtype),
-        recipe.build_objective(FEATURES).to(dtype),
-        recipe.build_pairing(),
+        bound.encoder.to(dtype),
+        bound.objective.to(dtype),
+        bound.pairing,
         (rows() if data is None else data).to(dtype),
-        dataclasses.replace(recipe.plan(), log_every=5, **plan),
-        recipe.seed,
+        dataclasses.replace(made.plan, log_every=5, **plan),
+        made.seed,
     )
 
 
@@ -92,13 +103,17 @@ def assert_same_story(found: Fitted, expected: Fitted, tolerance: float) -> None
                 assert value == other[name]
 
 
-def varied(recipes: Sequence[Recipe]) -> list[Recipe]:
+def varied(recipes: Sequence[Options]) -> list[Options]:
     """Recipes with different augmentations, rates and seeds."""
     return [
-        dataclasses.replace(
-            r, seed=i % 5, preservation=0.4 + 0.1 * (i % 4), noise=0.2 + 0.1 * (i % 3), lr=0.004 + 0.003 * (i % 3)
-        )
-        for i, r in enumerate(recipes)
+        {
+            **options,
+            "seed": i % 5,
+            "preservation": 0.4 + 0.1 * (i % 4),
+            "noise": 0.2 + 0.1 * (i % 3),
+            "lr": 0.004 + 0.003 * (i % 3),
+        }
+        for i, options in enumerate(recipes)
     ]
 
 
@@ -113,26 +128,24 @@ def test_every_objective_in_one_mixed_grid() -> None:
         assert_same_story(fitted, expected, 1e-6)
 
 
-@pytest.mark.parametrize("recipe", every_recipe(), ids=lambda r: f"{r.objective}-{r.energy}-{r.asymmetry}")
-def test_every_objective_really_is_stacked(recipe: Recipe) -> None:
+@pytest.mark.parametrize("recipe", every_recipe(), ids=told)
+def test_every_objective_really_is_stacked(recipe: Options) -> None:
     """All but Fisher losses with an asymmetric energy, whose gradient needs more than one pass."""
-    trials = [trial(dataclasses.replace(recipe, seed=seed)) for seed in (0, 1)]
-    if recipe.objective == "fisher" and recipe.asymmetry != "none":
+    trials = [trial({**recipe, "seed": seed}) for seed in (0, 1)]
+    if recipe["objective"] == "fisher" and recipe["energy"]["name"] == "asymmetric":
         assert stacked._stacked(trials) is None
     else:
         assert isinstance(stacked._stacked(trials), Stack)
 
 
 def clustering_trial(objective: str, seed: int) -> Trial:
-    recipe = Recipe(objective=objective, seed=seed, temperature=0.5)
-    one = trial(recipe)
-    return dataclasses.replace(one, objective=recipe.build_objective(FEATURES, len(one.data)).double())
+    return trial({"objective": objective, "seed": seed})
 
 
-@pytest.mark.parametrize("objective", CLUSTERING_OBJECTIVES)
+@pytest.mark.parametrize("objective", CLUSTERING)
 def test_clusterings_stack_unless_they_remember(objective: str) -> None:
     together, apart = ([clustering_trial(objective, seed) for seed in (0, 1, 2)] for _ in range(2))
-    assert (stacked._stacked(together) is None) == (objective in WITH_MEMORY)
+    assert (stacked._stacked(together) is None) == (objective in REMEMBERING)
     for one, other, fitted in zip(together, apart, fit_many(together), strict=True):
         expected = alone(other)
         assert distance(one, other) < 1e-5
@@ -191,9 +204,9 @@ def test_generative_models_draw_in_a_stack_what_they_draw_alone(kind: str) -> No
 
 
 COMPILED = [
-    Recipe(objective=objective, energy=energy)
+    {"objective": objective, **({} if energy is None else {"energy": energy})}
     for objective in ("infonce", "nce", "snl", "simclr", "fisher", "spectral")
-    for energy in (("cosine",) if objective == "spectral" else ("euclidean", "cosine"))
+    for energy in ((None,) if objective == "spectral" else ("euclidean", "cosine"))
 ]
 needs_kernels = pytest.mark.skipif(kernels.library() is None, reason="there is no C compiler")
 
@@ -209,11 +222,13 @@ def first_gradients(trials: list[Trial], index: Tensor, draws: Tensor) -> tuple[
 
 @needs_kernels
 @pytest.mark.parametrize(("hidden", "dim", "keep"), [((12,), 5, 0.7), ((), 2, 1.0), ((9, 17), 37, 0.1)], ids=str)
-@pytest.mark.parametrize("recipe", COMPILED, ids=lambda r: f"{r.objective}-{r.energy}")
-def test_compiled_steps_are_those_of_torch(recipe: Recipe, hidden: tuple[int, ...], dim: int, keep: float) -> None:
+@pytest.mark.parametrize("recipe", COMPILED, ids=told)
+def test_compiled_steps_are_those_of_torch(recipe: Options, hidden: tuple[int, ...], dim: int, keep: float) -> None:
     """Losses, terms and every gradient of the first step, against double precision."""
-    sized = dataclasses.replace(recipe, hidden=hidden, dim=dim, temperature=0.3, preservation=keep, noise=0.4)
-    recipes = [dataclasses.replace(sized, seed=seed) for seed in range(3)]
+    sized = {**recipe, "hidden": hidden, "dim": dim, "preservation": keep, "noise": 0.4}
+    if recipe.get("energy") == "cosine":
+        sized["temperature"] = 0.3
+    recipes = [{**sized, "seed": seed} for seed in range(3)]
     single, double = ([trial(r, dtype) for r in recipes] for dtype in (torch.float32, torch.float64))
     assert all(can_compile(t) for t in single)
     assert not any(can_compile(t) for t in double)
@@ -292,7 +307,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", PLANS.values(), ids=list(PLANS))
 def test_every_plan(change: dict[str, Any]) -> None:
-    recipes = varied([Recipe(objective="snl"), Recipe(objective="nce", energy="cosine"), Recipe(), Recipe()])
+    recipes = varied([{"objective": "snl"}, {"objective": "nce", "energy": "cosine"}, {}, {}])
     together, apart = ([trial(r, **change) for r in recipes] for _ in range(2))
     fit_many(together)
     for one, other in zip(together, apart, strict=True):
@@ -393,8 +408,8 @@ def test_what_cannot_be_stacked_is_trained_alone() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "torch"])
 def test_one_trial_that_fails_takes_none_along(dtype: torch.dtype) -> None:
-    recipes = [dataclasses.replace(r, seed=k) for k, r in enumerate([Recipe(), Recipe(), Recipe(objective="snl")])]
-    doomed = trial(dataclasses.replace(recipes[0], lr=1e38 if dtype == torch.float32 else 1e300), dtype)
+    recipes = [{"seed": 0}, {"seed": 1}, {"objective": "snl", "seed": 2}]
+    doomed = trial({**recipes[0], "lr": 1e38 if dtype == torch.float32 else 1e300}, dtype)
     together, apart = ([trial(r, dtype) for r in recipes] for _ in range(2))
     results = fit_many([together[0], doomed, *together[1:]])
     assert results[1].failure is not None
@@ -424,7 +439,7 @@ class Counting(Reporter):
 
 def test_one_bar_and_every_end_once() -> None:
     trials = [
-        trial(r) for r in varied([Recipe(), Recipe(objective="snl"), Recipe(objective="fisher", asymmetry="encoder")])
+        trial(r) for r in varied([{}, {"objective": "snl"}, {"objective": "fisher", "energy": {"name": "asymmetric", "by": "encoder"}}])
     ]
     reporter, ended = Counting(), []
     results = fit_many(trials, reporter=reporter, done=lambda number, fitted: ended.append((number, fitted)))
@@ -439,19 +454,19 @@ def test_stopping_between_two_steps() -> None:
     """By an event and by Ctrl-C: trials that did not come to their end say so, and keep what they have learnt."""
     stop = threading.Event()
     stop.set()
-    untouched = [trial(r) for r in varied([Recipe(), Recipe(), Recipe(objective="fisher", asymmetry="encoder")])]
+    untouched = [trial(r) for r in varied([{}, {}, {"objective": "fisher", "energy": {"name": "asymmetric", "by": "encoder"}}])]
     before = [weights(t) for t in untouched]
     assert all(fitted.interrupted and fitted.steps == 0 for fitted in fit_many(untouched, stop=stop))
     assert all(torch.equal(weights(t), old) for t, old in zip(untouched, before, strict=True))
-    trials = [trial(r) for r in varied([Recipe(), Recipe(), Recipe(hidden=(5,))])]
+    trials = [trial(r) for r in varied([{}, {}, {"hidden": (5,)}])]
     results = fit_many(trials, reporter=Signaller(20))  # after ten steps of two trials
     assert [fitted.interrupted for fitted in results] == [True] * 3
     assert [fitted.steps for fitted in results] == [10, 10, 0]
-    assert distance(trials[0], trial(varied([Recipe()])[0])) > 1e-4
+    assert distance(trials[0], trial(varied([{}])[0])) > 1e-4
 
 
 def test_stacks_fit_the_cache() -> None:
-    small, large = trial(Recipe()), trial(Recipe(hidden=(2000,)))
+    small, large = trial({}), trial({"hidden": (2000,)})
     assert (
         stacked.MINIMUM_STACK
         <= stacked.models_together(large)
@@ -466,11 +481,11 @@ def test_stacks_fit_the_cache() -> None:
 
 def test_representations_are_as_good() -> None:
     """What matters in the end: after 200 steps in single precision, stacked and alone tell the same story."""
-    recipe = Recipe(objective="infonce", steps=200, batch_size=32, seed=1)
+    recipe = resolved(1, steps=200, batch_size=32)
     made = []
     for _ in range(3):
-        encoder, objective = recipe.build_encoder(FEATURES), recipe.build_objective(FEATURES)
-        made.append(Trial(encoder, objective, recipe.build_pairing(), rows(), recipe.plan(), recipe.seed))
+        bound = recipe.bind()
+        made.append(Trial(bound.encoder, bound.objective, bound.pairing, rows(), recipe.plan, recipe.seed))
     fit_many(made[:2])
     alone(made[2])
     one, other = (encode(t.encoder, rows()) for t in (made[0], made[2]))

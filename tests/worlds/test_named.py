@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from probssl.recipe import WORLD_ENERGIES
+from probssl.parts.defaults import WORLD_ENERGIES
 
 from probssl.data.names import _WORLDS
 from probssl.errors import InputError

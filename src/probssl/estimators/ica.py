@@ -217,7 +217,7 @@ class ContrastiveICA(RowEstimator):
         """Axes, order and scale of the sources within the code: what the model leaves open is chosen here."""
         energy = self.objective_.energy
         if self.model in ON_SPHERE:
-            dim = self._sources()
+            dim = self.model_.dim
             offset, axes = np.zeros(dim), np.eye(dim)
             concentrations = np.full(dim, float(self.concentration))
             if isinstance(energy, Anisotropic):

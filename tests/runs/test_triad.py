@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from probssl.data import load
 from probssl.objectives import GEDI, SwAV, gedi_weights
-from probssl.parts.recipe import Recipe
-from probssl.runs import Run, train
+from probssl.runs import Run
 from probssl.runs.doctor import Diagnosis, _samples, examine
 from probssl.theory.clustering import AGREEMENT_BELOW, open_failure_modes
-from probssl.training import Fitted, TrainingPlan, fit
+from probssl.training import TrainingPlan, fit
 from probssl.training.stacked import Trial, fit_many
 from probssl.training.watch import CollapseWatch, look_at_clusters
 
-from .training.parts import plain, rows, training
+from ..fitting import train
+from ..training.parts import plain, rows, training
 
 PLANE = {"hidden": (64, 64), "dim": 2, "preservation": 1.0, "noise": 0.1, "batch_size": 200, "steps": 150}
 DIGITS = {"steps": 150}
@@ -31,7 +31,7 @@ ABLATIONS = {
     "no gen": {"objective": "gedi", "generative": 0.0},
     "gedi": {"objective": "gedi"},
 }
-REMEDY = {"jem": "--objective gedi", "no prior": "--balance", "no inv": "--invariance"}
+REMEDY = {"jem": "--objective gedi", "no prior": "objective.balance", "no inv": "objective.invariance"}
 TERMS = {
     "jem": ["generative"],
     "no prior": ["generative", "invariance"],
@@ -41,11 +41,11 @@ TERMS = {
 }
 
 
-def visit(data: str, folder: Path, **options: Any) -> tuple[Diagnosis, Fitted]:
+def visit(data: str, folder: Path, **options: Any) -> tuple[Diagnosis, Run]:
     table = load(data)
-    recipe = Recipe(**{"clusters": len(table.classes), "warmup": 20, "sgld_steps": 1, **options})
-    _, fitted = train(table, recipe, folder)
-    return examine(Run(folder)), fitted
+    sampling = {"sampler.steps": 1} if options["objective"] in ("gedi", "jem") else {}
+    run = train(table, folder, **{"clusters": len(table.classes), "warmup": 20, **sampling, **options})
+    return examine(run), run
 
 
 @pytest.mark.parametrize(("gap", "lag"), [(-0.4, False), (-7.0, True), (3.0, True)])
@@ -53,7 +53,7 @@ def test_chains_that_lag_behind_are_told(gap: float, lag: bool) -> None:
     rows = [{"step": step, "generative": -50.0 if step < 8 else gap} for step in range(10)]
     (note,) = _samples(rows)
     assert f"is {gap:.3g} nats" in note
-    assert ("--sgld-steps" in note) == lag
+    assert ("objective.sampler.steps" in note) == lag
     assert _samples([{"step": 0, "loss": 1.0}]) == []
 
 
@@ -71,12 +71,12 @@ VISITS = [(data, variant) for data in ("toy:moons", "sklearn:digits") for varian
 def test_ablations_of_gedi(data: str, variant: str, tmp_path: Path) -> None:
     steps, expected = ENDS[variant]
     own = DIGITS if data == "sklearn:digits" else PLANE
-    diagnosis, fitted = visit(data, tmp_path, **{**own, "steps": steps, **ABLATIONS[variant]})
-    assert [finding.kind for finding in diagnosis.findings] == list(fitted.collapsed) == expected
+    diagnosis, run = visit(data, tmp_path, **{**own, "steps": steps, **ABLATIONS[variant]})
+    assert [finding.kind for finding in diagnosis.findings] == list(run.collapsed) == expected
     assert diagnosis.risks == open_failure_modes(TERMS[variant])
     assert set(expected) <= set(diagnosis.risks), "what theory rules out does not happen"
-    facts, last = diagnosis.facts, fitted.history[-1]
-    clusters = Run(tmp_path).recipe.clusters or 0
+    facts, last = diagnosis.facts, run.rows[-1]
+    clusters = run.model.objective.clusters
     assert facts["prior_minimum"] == pytest.approx(math.log(clusters))
     told = diagnosis.findings[0].message if expected else diagnosis.notes[0]
     if expected != ["label"]:
@@ -85,7 +85,7 @@ def test_ablations_of_gedi(data: str, variant: str, tmp_path: Path) -> None:
         assert f"the invariance term is {facts['invariance_term']:.3g}, its minimum is 0" in told
     assert any("the energy of data less that of samples" in note for note in diagnosis.notes) == (variant != "no gen")
     remedies = " ".join(remedy for finding in diagnosis.findings for remedy in finding.remedies)
-    for flag in ("--objective gedi", "--balance", "--invariance"):
+    for flag in ("--objective gedi", "objective.balance", "objective.invariance"):
         assert (flag in remedies) == (REMEDY.get(variant) == flag), "what is missing, and nothing that is there"
     if not expected:
         assert facts["prior_term"] == pytest.approx(last["prior"], abs=0.3)
@@ -94,9 +94,9 @@ def test_ablations_of_gedi(data: str, variant: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["swav", "protocpc", "deepcluster"])
 def test_clusters_that_are_well_are_left_in_peace(objective: str, tmp_path: Path) -> None:
-    diagnosis, fitted = visit("sklearn:digits", tmp_path, objective=objective, steps=300)
+    diagnosis, run = visit("sklearn:digits", tmp_path, objective=objective, steps=300)
     assert diagnosis.healthy, diagnosis.summary
-    assert not any(row.get("event") for row in fitted.history), "nor was there an alarm on the way"
+    assert not any(row.get("event") for row in run.log), "nor was there an alarm on the way"
     assert "of 10 clusters are in use" in diagnosis.notes[0]
 
 

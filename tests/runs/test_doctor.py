@@ -7,51 +7,60 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probssl.recipe import NEGATIVE_FREE, OBJECTIVES, Recipe
 
 from probssl.data import load
-from probssl.runs import Run, assess, train
-from probssl.runs.doctor import REMEDIES, Diagnosis, examine
-from probssl.training import Fitted, Reporter
+from probssl.parts.registry import KINDS
+from probssl.parts.values import declared
+from probssl.runs import Run
+from probssl.runs.workflow import assess
+from probssl.runs.doctor import OPTIONS, REMEDIES, Diagnosis, examine
+from probssl.training import Reporter, TrainingPlan
 from probssl.training.watch import MEANING
 
-from .training.parts import Signaller, assert_one_sentence
+from ..fitting import resolved, train
+from ..training.parts import Signaller, assert_one_sentence
 
 
-def visit(folder: Path, reporter: Reporter | None = None, **options: Any) -> tuple[Diagnosis, Fitted]:
-    recipe = Recipe(**{"steps": 100, "batch_size": 64, "warmup": 10, **options})
-    _, fitted = train(load("sklearn:wine"), recipe, folder, reporter=reporter)
-    diagnosis = examine(Run(folder))
+def visit(folder: Path, reporter: Reporter | None = None, **options: Any) -> tuple[Diagnosis, Run]:
+    own = {"steps": 100, "batch_size": 64, "warmup": 10, **options}
+    run = train(load("sklearn:wine"), folder, reporter=reporter, **own)
+    diagnosis = examine(run)
     document = json.loads(json.dumps(diagnosis.as_dict(), allow_nan=False))
     assert document["healthy"] is diagnosis.healthy
     assert diagnosis.summary
     assert "\n" not in diagnosis.summary
-    return diagnosis, fitted
+    return diagnosis, run
 
 
-@pytest.mark.parametrize("objective", [*OBJECTIVES, *NEGATIVE_FREE])
+ORDINARY = [
+    *("infonce", "snl", "nce", "fisher", "sliced-fisher", "jensen-shannon", "chi-squared", "renyi", "simclr"),
+    *("spectral", "triplet", "simsiam", "barlow", "vicreg", "wmse", "corinfomax"),
+]
+
+
+@pytest.mark.parametrize("objective", ORDINARY)
 def test_a_healthy_run(objective: str, tmp_path: Path) -> None:
-    diagnosis, fitted = visit(tmp_path, objective=objective)
-    assert fitted.healthy
+    diagnosis, run = visit(tmp_path, objective=objective)
+    assert run.finished
     assert diagnosis.healthy
     assert diagnosis.findings == ()
     assert "healthy: trained to step 100 of 100" in diagnosis.summary
     assert diagnosis.loss is not None
     assert "the loss is" in diagnosis.notes[0]
     assert diagnosis.facts["numerical_rank"] == 6
-    assert diagnosis.facts["loss"] == fitted.history[-1]["loss"]
-    assert diagnosis.risks == Recipe(objective=objective).build_objective(13).admits
+    assert diagnosis.facts["loss"] == run.rows[-1]["loss"]
+    assert diagnosis.risks == resolved(objective=objective).objective.admits
     assert set(diagnosis.risks) <= set(MEANING)
 
 
 def test_representation_collapse(tmp_path: Path) -> None:
-    diagnosis, fitted = visit(tmp_path, optimiser="sgd", weight_decay=10.0, lr=0.05)
+    diagnosis, run = visit(tmp_path, optimiser="sgd", weight_decay=10.0, lr=0.05)
     (finding,) = diagnosis.findings
     assert not diagnosis.healthy
     assert finding.kind == "representation"
-    assert finding.since == fitted.collapsed["representation"] <= 100
+    assert finding.since == run.collapsed["representation"] <= 100
     assert "representation collapse" in diagnosis.summary
-    assert "set --weight-decay 0" in finding.remedies
+    assert "use no weight decay: --set plan.weight_decay=0.0" in finding.remedies
     assert not any("--objective infonce" in remedy for remedy in finding.remedies), "it is that already"
 
 
@@ -63,11 +72,11 @@ def test_simsiam_thrown_into_collapse_is_told_to_change_its_loss(tmp_path: Path)
 
 
 def test_dimensional_collapse(tmp_path: Path) -> None:
-    diagnosis, fitted = visit(tmp_path, hidden=(1,))
+    diagnosis, run = visit(tmp_path, hidden=(1,))
     (finding,) = diagnosis.findings
     assert finding.kind == "dimension"
-    assert finding.since == fitted.collapsed["dimension"]
-    assert "1 of 6 directions" in finding.message
+    assert finding.since == run.collapsed["dimension"]
+    assert "only 1 directions" in finding.message
     assert finding.remedies[0].endswith("--energy cosine")
     cosine, _ = visit(tmp_path / "cosine", hidden=(1,), energy="cosine")
     assert [found.kind for found in cosine.findings] == ["dimension"]
@@ -98,7 +107,7 @@ def test_the_gap_is_said_in_words_with_numbers(tmp_path: Path) -> None:
 def test_the_best_linear_encoder_stands_beside_a_fisher_loss(tmp_path: Path) -> None:
     diagnosis, _ = visit(tmp_path / "siamese", objective="fisher")
     assert "the best linear encoder to 6 dimensions would have" in diagnosis.notes[-1]
-    other, _ = visit(tmp_path / "other", objective="fisher", asymmetry="encoder")
+    other, _ = visit(tmp_path / "other", objective="fisher", energy={"name": "asymmetric", "by": "encoder"})
     assert not any("linear" in note for note in other.notes)
 
 
@@ -107,7 +116,7 @@ def test_an_augmentation_that_erases_everything(objective: str, tmp_path: Path) 
     diagnosis, _ = visit(tmp_path, objective=objective, preservation=0.0)
     finding = diagnosis.findings[-1]
     assert finding.kind == "nothing to learn"
-    assert "--preservation" in finding.remedies[0]
+    assert "pairing.preservation" in finding.remedies[0]
     assert {other.kind for other in diagnosis.findings} <= {"nothing to learn", "representation"}
 
 
@@ -128,7 +137,7 @@ def test_an_easy_task_is_pointed_out(tmp_path: Path) -> None:
 def test_data_that_is_gone_costs_only_the_comparison(tmp_path: Path) -> None:
     rows = "\n".join(f"{i % 7},{i * i % 11},{i * 3 % 5}" for i in range(60))
     (tmp_path / "t.csv").write_text(f"a,b,c\n{rows}\n")
-    train(load(tmp_path / "t.csv"), Recipe(steps=30), tmp_path / "run")
+    train(str(tmp_path / "t.csv"), tmp_path / "run", steps=30)
     assert examine(Run(tmp_path / "run")).loss is not None
     (tmp_path / "t.csv").unlink()
     diagnosis = examine(Run(tmp_path / "run"))
@@ -139,8 +148,8 @@ def test_data_that_is_gone_costs_only_the_comparison(tmp_path: Path) -> None:
 
 def test_the_comparison_of_the_run_is_used_when_it_is_there(tmp_path: Path) -> None:
     table = load("sklearn:wine")
-    model, _ = train(table, Recipe(steps=30), tmp_path)
-    comparison = assess(model, table, tmp_path)
+    run = train(table, tmp_path, steps=30)
+    comparison = assess(run.model, table, tmp_path)
     assert examine(Run(tmp_path)).loss == comparison.loss
 
 
@@ -162,19 +171,17 @@ def test_a_clustering_loss_is_read_by_its_terms(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
-    diagnosis, fitted = visit(tmp_path, lr=1e30)
+    diagnosis, run = visit(tmp_path, lr=1e30)
     (finding,) = diagnosis.findings
     assert finding.kind == "failure"
-    assert fitted.failure is not None
-    assert fitted.failure in finding.message
+    assert run.log[-1]["message"] == finding.message
     assert "alignment" in finding.message
-    assert finding.remedies == REMEDIES["failure"]
+    assert finding.remedies == tuple(remedy.told() for remedy in REMEDIES["failure"])
     assert not Run(tmp_path).finished
 
 
 def test_a_collapse_that_went_away_is_forgotten(tmp_path: Path) -> None:
-    _, fitted = visit(tmp_path)
-    assert fitted.healthy
+    assert visit(tmp_path)[0].healthy
     with (tmp_path / "log.jsonl").open("a") as log:
         for event in ("collapse", "recovery"):
             log.write(json.dumps({"step": 100, "event": event, "kind": "dimension", "message": event}) + "\n")
@@ -182,28 +189,34 @@ def test_a_collapse_that_went_away_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run(tmp_path: Path) -> None:
-    diagnosis, fitted = visit(tmp_path, reporter=Signaller(40))
-    assert fitted.interrupted
+    diagnosis, run = visit(tmp_path, reporter=Signaller(40))
+    assert not run.finished
     (finding,) = diagnosis.findings
     assert finding.kind == "unfinished"
     assert "step 40 of 100" in diagnosis.summary
     assert "--resume" in finding.remedies[0]
-    train(load("sklearn:wine"), Run(tmp_path).recipe, tmp_path, resume=True)
+    train(None, tmp_path, resume=True)
     assert examine(Run(tmp_path)).healthy
 
 
 def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(Recipe().for_features(4).to_toml())
+    visit(tmp_path)
+    for name in ("log.jsonl", "model.safetensors"):
+        (tmp_path / name).unlink()
     diagnosis = examine(Run(tmp_path))
     assert not diagnosis.healthy
     assert "not begun" in diagnosis.summary
     assert diagnosis.facts == {}
 
 
-def test_remedies_are_sentences_with_options_that_exist() -> None:
-    flags = {f"--{name.replace('_', '-')}" for name in Recipe.__dataclass_fields__}
+def test_remedies_are_sentences_with_settings_that_exist() -> None:
+    options = {*OPTIONS.values(), "--set"}
     for remedies in REMEDIES.values():
         for remedy in remedies:
-            assert_one_sentence(ValueError(remedy))
-            named = {word.strip("(),:;.") for word in remedy.split() if word.strip("(").startswith("--")}
-            assert named <= flags, remedy
+            assert_one_sentence(ValueError(remedy.told()))
+            named = {word.strip("(),:;.") for word in remedy.told().split() if word.startswith("--")}
+            assert named <= options, remedy
+            if remedy.setting is not None:
+                slot, _, name = remedy.setting.partition(".")
+                classes = [TrainingPlan] if slot == "plan" else [entry.load() for entry in KINDS[slot].values()]
+                assert not name or any(name in declared(cls) for cls in classes), remedy
