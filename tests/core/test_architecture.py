@@ -17,7 +17,7 @@ from probssl.energies import Energy
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 
-from .members import COUNTED, ENERGIES, OBJECTIVES, PAIRINGS, SAMPLED
+from .members import COUNTED, ENERGIES, OBJECTIVES, PAIRINGS, SAMPLED, SAMPLED_ROWS
 
 SOURCE = Path(probssl.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -197,7 +197,7 @@ def concrete(base: type) -> set[type]:
 
 @pytest.mark.parametrize(
     ("base", "members"),
-    [(Energy, ENERGIES), (Pairing, [*PAIRINGS, *SAMPLED, *COUNTED]), (Objective, OBJECTIVES)],
+    [(Energy, ENERGIES), (Pairing, [*PAIRINGS, *SAMPLED, *SAMPLED_ROWS, *COUNTED]), (Objective, OBJECTIVES)],
     ids=lambda v: "",
 )
 def test_every_class_is_in_the_catalogue(base: type, members: list) -> None:
