@@ -27,6 +27,10 @@ class MissingExtra(InputError, ImportError):
 class NonFiniteLoss(ProbsslError, ArithmeticError):
     """A term of the loss became infinite or not a number; training stops before the weights are touched."""
 
+    def __init__(self, message: str, folder: Path | None = None) -> None:
+        super().__init__(message)
+        self.folder = folder
+
 
 class TrainingInterrupted(KeyboardInterrupt):
     """Training was stopped between two steps, with a checkpoint to resume from."""

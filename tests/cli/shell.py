@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 from probssl.cli import app
 
 ENVIRONMENT = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-COLLAPSING = ["--optimiser", "sgd", "--lr", "0.1", "--weight-decay", "2", "--warmup", "0", "--steps", "60"]
+COLLAPSING = [
+    *["--set", "plan.optimiser=sgd", "--set", "plan.weight_decay=2", "--set", "plan.warmup=0"],
+    *["--lr", "0.1", "--steps", "60"],
+]
 
 
 def probssl(*args):

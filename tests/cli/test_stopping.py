@@ -35,7 +35,7 @@ def test_interruption(number, table, scratch):
     assert process.returncode == 130
     assert stdout == ""
     steps = Run(out).log[-1]["step"]
-    assert f"go on with: probssl fit --resume --out '{out}'" in stderr
+    assert f"resume with: probssl fit --resume --out '{out}'" in stderr
     assert "Traceback" not in stderr
     assert list((out / "checkpoints").glob("step-*"))
     assert not (out / "model.safetensors").exists()

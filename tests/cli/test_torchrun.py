@@ -46,7 +46,7 @@ def test_stopped_with_two_processes_and_resumed_with_one(table, scratch):
     wait_for(training(scratch / "run"), process)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=100)
-    assert stderr.count("with a checkpoint; go on with: probssl fit --resume") == 1
+    assert stderr.count("with a checkpoint; resume with: probssl fit --resume") == 1
     stopped = sorted((scratch / "run/checkpoints").iterdir())[-1].name
     assert not (scratch / "run/model.safetensors").exists()
     told = document("fit", "--resume", "--out", scratch / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 import os
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 app = typer.Typer(
-    help="Learn representations without labels, as probabilistic models of how related observations arise.",
+    help="Learn representations without labels, as probabilistic models of how related observations arise",
     epilog="Start with: probssl fit sklearn:digits --label target",
     no_args_is_help=True,
     add_completion=True,
@@ -32,28 +33,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-TABLE_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits."
+TABLE_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits"
 DATA_HELP = (
     "CSV, TSV, Parquet, NPY or NPZ file, folder of images, or a name such as pmlb:letter, sklearn:digits, "
-    "world:sphere10, mnist."
+    "world:sphere10, mnist"
 )
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else")]
 Parts = Annotated[
     list[str] | None,
     typer.Option(
-        "--part", metavar="PART=NAME", help="A part of the run that is not ours, as encoder=package.module:Class."
+        "--part", metavar="PART=NAME", help="A part of the run that is not ours, as encoder=package.module:Class"
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress")]
 CORRUPT_HELP = "Unreadable images in a folder: refuse it, or skip them (default: refuse)"
 Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]
 Moved = Annotated[
-    str | None, typer.Option("--data", metavar="DATA", help="Where the run's own data is now, if it has moved.")
+    str | None, typer.Option("--data", metavar="DATA", help="Where the run's own data is now, if it has moved")
 ]
-Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training.")]
+Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training")]
 
 
 def command(function: Command) -> Command:
@@ -75,7 +76,14 @@ def command(function: Command) -> Command:
             fail(_place(error))
             raise typer.Exit(2) from None
 
+    guarded.__doc__ = _flowing(function.__doc__ or "")
     return guarded  # type: ignore[return-value]
+
+
+def _flowing(text: str) -> str:
+    """A docstring as help shows it: paragraphs that the terminal breaks, and brackets that are no markup."""
+    paragraphs = inspect.cleandoc(text).replace("[", "\\[").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _place(error: OSError) -> str:
@@ -159,7 +167,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version")
     ] = False,
 ) -> None:
     pass

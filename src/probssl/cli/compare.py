@@ -20,7 +20,7 @@ Entry = TypeVar("Entry")
 def compare(
     data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
     label: Label = None,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all.")] = 5.0,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all")] = 5.0,
     objectives: Annotated[
         str | None,
         typer.Option(metavar="A,B,…", help="Losses to compare, any that probssl parts lists (default: twelve)"),
@@ -32,15 +32,13 @@ def compare(
         str | None,
         typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; repeatable.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; repeatable")] = None,
     keep_constant: Annotated[
-        bool, typer.Option("--keep-constant", metavar="", help="Accept columns that never vary.")
+        bool, typer.Option("--keep-constant", metavar="", help="Accept columns that never vary")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", metavar="", help="Replace the comparison in --out.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the comparison in --out")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

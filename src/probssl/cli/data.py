@@ -11,7 +11,7 @@ import typer
 from probssl.cli.app import Json, Quiet, app, command, print_json
 
 data_app = typer.Typer(
-    help="What data is here, and what can be had.", epilog="Example: probssl data list", no_args_is_help=True
+    help="What data is here, and what can be had", epilog="Example: probssl data list", no_args_is_help=True
 )
 app.add_typer(data_app, name="data")
 
@@ -33,7 +33,7 @@ def data_list(as_json: Json = False) -> None:
 @data_app.command("fetch", epilog="Example: probssl data fetch pmlb:letter")
 @command
 def data_fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set, for example pmlb:letter.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set, for example pmlb:letter")],
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

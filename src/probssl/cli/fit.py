@@ -104,6 +104,7 @@ def fit(
 
     What is not chosen suits the data: tables get a perceptron and masked, noisy copies of rows; images convolutions and
     crops; a world (probssl fit world:sphere10) makes its own pairs and knows its latents.
+
     In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     from probssl import runs
@@ -133,7 +134,7 @@ def fit(
                 settings=parsed(settings or ()),
                 recipe=None if recipe is None else Recipe.from_toml(recipe),
                 label=label,
-                drop=",".join(drop or ()),
+                drop=drop or (),
                 ids=ids,
                 test=test,
                 size=None if size is None else _size(size),
@@ -153,7 +154,8 @@ def fit(
             raise typer.Exit(130) from None
         except NonFiniteLoss as error:
             fail(str(error))
-            say("try a smaller --lr, --set plan.clip_norm=0.1, or another --energy")
+            doctor = f"probssl doctor {shlex.quote(str(error.folder))}"
+            say(f"try a smaller --lr, --set plan.clip_norm=0.1, or another --energy; see: {doctor}")
             raise typer.Exit(1) from None
     if speaks():
         _show(run, as_json)

@@ -23,20 +23,20 @@ def sample(
     run: RunFolder,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; of images PNG or NPY."),
+        typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; of images PNG or NPY"),
     ],
-    n: Annotated[int, typer.Option("--n", metavar="N", help="Rows or images to draw.")] = 64,
+    n: Annotated[int, typer.Option("--n", metavar="N", help="Rows or images to draw")] = 64,
     of_class: Annotated[
         str | None,
-        typer.Option("--class", metavar="NAME", help="Class to draw from a decoder, where the run's data has labels."),
+        typer.Option("--class", metavar="NAME", help="Class to draw from a decoder, where the run's data has labels"),
     ] = None,
     components: Annotated[
         int,
-        typer.Option("--components", metavar="N", help="Normals to draw latents from, where there are no labels."),
+        typer.Option("--components", metavar="N", help="Normals to draw latents from, where there are no labels"),
     ] = 10,
-    steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics.")] = 200,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the draws.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
+    steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the draws")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -101,12 +101,12 @@ def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str]
 @command
 def ood(
     run: RunFolder,
-    outside: Annotated[str, typer.Option("--outside", metavar="DATA", help="Rows the model has not seen the like of.")],
+    outside: Annotated[str, typer.Option("--outside", metavar="DATA", help="Rows the model has not seen the like of")],
     inside: Annotated[
         str | None,
         typer.Option("--inside", metavar="DATA", help="Rows like those it was trained on (default: the run's own)"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the bootstrap")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

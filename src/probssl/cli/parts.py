@@ -11,14 +11,24 @@ from probssl.errors import InputError
 from probssl.parts.registry import KINDS
 
 
+def _names(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of a name in a shell, of the kind before it."""
+    kind = context.params.get("kind")
+    return [name for name in KINDS.get(kind or "", ()) if name.startswith(incomplete)]
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
 @app.command(epilog="Example: probssl parts objective snl")
 @command
 def parts(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}", autocompletion=lambda: list(KINDS)),
+        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}", autocompletion=_kinds),
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The part to explain")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Part to explain", autocompletion=_names)] = None,
     as_json: Json = False,
 ) -> None:
     """List the parts of a training: kinds, names of a kind, or the formula and settings of one."""

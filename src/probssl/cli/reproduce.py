@@ -17,23 +17,23 @@ WHERE, KEPT = "Where it runs", "What is kept"
 @app.command(epilog="Example: probssl reproduce siamese/circles --out circles")
 @command
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; without it, the list.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; without it, the list")] = None,
     budget: Annotated[
-        str, typer.Option("--budget", help="smoke (seconds), laptop (minutes) or full (the paper's).")
+        str, typer.Option("--budget", help="smoke (seconds), laptop (minutes) or full (the paper's)")
     ] = "laptop",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder to write (default: reproduced/NAME)")
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", metavar="", help="Forget the trials that are there already.", rich_help_panel=KEPT),
+        typer.Option("--fresh", metavar="", help="Forget the trials that are there already", rich_help_panel=KEPT),
     ] = False,
     export: Annotated[
         Path | None,
         typer.Option(
             "--export",
             metavar="FILE",
-            help="Write the trials that are there to a CSV, TSV or Parquet file, and run none.",
+            help="Write the trials that are there to a CSV, TSV or Parquet file, and run none",
             rich_help_panel=KEPT,
         ),
     ] = None,
@@ -43,7 +43,7 @@ def reproduce(
     ] = None,
     backend: Annotated[
         str,
-        typer.Option("--backend", help="loky (processes), threading, dask or ray.", rich_help_panel=WHERE),
+        typer.Option("--backend", help="loky (processes), threading, dask or ray", rich_help_panel=WHERE),
     ] = "loky",
     address: Annotated[
         str | None,

@@ -18,7 +18,7 @@ def runs(
     prune: Annotated[
         bool,
         typer.Option(
-            "--prune", metavar="", help="Delete the checkpoints of finished runs; they can't be extended then."
+            "--prune", metavar="", help="Delete the checkpoints of finished runs; they can't be extended then"
         ),
     ] = False,
     as_json: Json = False,
@@ -43,9 +43,9 @@ def runs(
 @command
 def export(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx or torch (torch.export).")] = "onnx",
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx or torch (torch.export)")] = "onnx",
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
     parts: Parts = None,
     as_json: Json = False,
 ) -> None:

@@ -31,13 +31,13 @@ from probssl.errors import InputError
 def embed(
     run: RunFolder,
     data: Data,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write")],
     half: Annotated[
-        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it.")
+        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it")
     ] = "all",
     corrupt: Corrupt = "refuse",
     parts: Parts = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -70,8 +70,11 @@ def evaluate(
     label: Label = None,
     moved: Moved = None,
     corrupt: Corrupt = "refuse",
-    depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full.")] = "quick",
-    seed: Annotated[int, typer.Option("--seed", help="Decides splits and augmentations.")] = 0,
+    depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full")] = "quick",
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Decides splits and augmentations (default: the run's, 0 of DATA)"),
+    ] = None,
     parts: Parts = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -92,11 +95,11 @@ def evaluate(
     with console.status("evaluating", quietly) as announce:
         if data is None:
             opened.dataset = opened.data(moved)
-            comparison = assess(model, opened.dataset, run, depth, announce=announce)  # type: ignore[arg-type]
+            comparison = assess(model, opened.dataset, run, depth, seed=seed, announce=announce)  # type: ignore[arg-type]
             run_page.write(opened)
         else:
             found = load_for(model, data, label, quietly, corrupt)  # type: ignore[arg-type]
-            comparison = judge(model, found, depth=depth, seed=seed, announce=announce)  # type: ignore[arg-type]
+            comparison = judge(model, found, depth=depth, seed=seed or 0, announce=announce)  # type: ignore[arg-type]
     if as_json:
         print_json(comparison.as_dict())
     else:

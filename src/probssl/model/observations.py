@@ -24,6 +24,8 @@ class Observations:
     """[n, k], the truth behind rows of a world."""
     ids: np.ndarray | None = None
     """[n], what each row is called."""
+    rows: np.ndarray | None = None
+    """[n], the number of each in the data that it is of."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -36,6 +38,6 @@ class Observations:
 
     def take(self, rows: np.ndarray) -> Observations:
         """Those of these numbers, in this order."""
-        known = {"labels": self.labels, "latents": self.latents, "ids": self.ids}
+        known = {"labels": self.labels, "latents": self.latents, "ids": self.ids, "rows": self.rows}
         chosen: dict[str, Any] = {name: of[rows] for name, of in known.items() if of is not None}
         return replace(self, x=self.x[torch.from_numpy(rows)], **chosen)

@@ -73,6 +73,7 @@ def shown_type(annotation: Any) -> str:
         return registry.kind
     if values.is_sequence(annotation):
         inner = [shown_type(option) for option in typing.get_args(annotation) if option is not Ellipsis]
-        return f"list of {' or '.join(inner) or 'values'}"
+        return f"list of {' or '.join(f'{kind}s' for kind in dict.fromkeys(inner)) or 'values'}"
     names = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    called = getattr(annotation, "__name__", str(annotation))
+    return names.get(annotation, "network" if called == "Module" else called)

@@ -146,7 +146,9 @@ class Recipe:
         """The inverse of `as_dict`; unknown tables are refused, unknown settings when parts are made of it."""
         for name, value in stored.items():
             if name not in (*SLOTS, PLAN, "seed"):
-                raise InputError(f"a recipe has tables {', '.join(SLOTS)} and plan, and a seed, but no {name!r}")
+                flat = "" if isinstance(value, Mapping) else ": it may be the flat recipe of an older probssl"
+                tables = ", ".join((*SLOTS, PLAN))
+                raise InputError(f"a recipe has the tables {tables}, and a seed, but no {name!r}{flat}")
             if name != "seed" and not isinstance(value, Mapping | str):
                 raise InputError(f"{name} is a table of a recipe, not {value!r}")
         return cls(**stored)

@@ -35,10 +35,11 @@ class Entry:
         module, _, name = self.target.partition(":")
         try:
             found: type = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise InputError(
-                f"{self.name} is registered as {self.target}, which cannot be imported ({error})"
-            ) from error
+        except (ImportError, AttributeError, ValueError) as error:
+            where = "" if self.name == self.target else f", which {self.name!r} stands for,"
+            raise InputError(f"{self.target}{where} cannot be imported ({error})") from error
+        if not isinstance(found, type):
+            raise InputError(f"{self.target} is no class")
         return found
 
 
@@ -85,7 +86,7 @@ class Registry(Mapping[str, Entry]):
             raise InputError(
                 f"the {self.kind} {name!r} comes from another package: name it yourself, as {self.kind}={name!r}"
             )
-        close = difflib.get_close_matches(name, known, 1)
+        close = difflib.get_close_matches(name, known, 1) or [entry for entry in known if name and name in entry]
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
         raise InputError(f"there is no {self.kind} {name!r}: {hint}")
 

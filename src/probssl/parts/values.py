@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Union
 
 from probssl.errors import InputError
-from probssl.parts.part import Part, Setting
+from probssl.parts.part import Part, Setting, explanations
 from probssl.parts.registry import KINDS, Entry, Registry
 
 NAME, OBJECT = "name", "object"
@@ -44,9 +44,9 @@ def declared(cls: type) -> dict[str, Setting]:
     """The settings of a class, in the order of its constructor."""
     if issubclass(cls, Part):
         return cls.declared()
-    hints = typing.get_type_hints(cls.__init__)
+    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)
     return {
-        name: Setting(name, hints.get(name, Any), parameter.default, "")
+        name: Setting(name, hints.get(name, Any), parameter.default, told.get(name, ""))
         for name, parameter in list(inspect.signature(cls).parameters.items())
     }
 
@@ -68,6 +68,8 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         name, settings = (value, {}) if isinstance(value, str) else split(value, where)
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
+    if any(is_sequence(option) for option in options) and not isinstance(value, list) and not _fits(value, options):
+        value = [value]  # as the command line writes a list of one
     if isinstance(value, list) and any(is_sequence(option) for option in options):
         inner = next((typing.get_args(option)[0] for option in options if typing.get_args(option)), Any)
         return tuple(convert(entry, Setting("", inner, None, ""), own=own, where=where) for entry in value)

@@ -238,10 +238,12 @@ def show_names(listed: Mapping[str, Mapping[str, str]]) -> None:
     console = terminal(highlight=False, markup=False)
     for kind, names in listed.items():
         console.print(kind, style="bold")
-        width = max(map(len, names), default=0)
+        table = Table.grid(padding=(0, 2, 0, 0), pad_edge=True)
         for name, about in names.items():
-            console.print(Padding(f"{name:{width}}  {about}", (0, 0, 0, 2)), soft_wrap=False)
-    console.print(f"\nmore about one: probssl parts {next(iter(listed))} NAME", style="dim")
+            table.add_row(Text(f"  {name}", no_wrap=True), about)
+        console.print(table)
+    kind = next(iter(listed)) if len(listed) == 1 else "KIND"
+    console.print(f"\nmore about one: probssl parts {kind} NAME", style="dim")
 
 
 def show_part(part: Description) -> None:
@@ -261,6 +263,10 @@ def show_part(part: Description) -> None:
         console.print(f"\nadmits collapse of the {kind}: {why}", style="dim")
 
 
+LISTED = {"linear_probe": "probe", "knn_probe": "k-NN", "linear_r2": "latents", "rankme": "RankMe"}
+"""Metrics in a list of runs, with short titles."""
+
+
 def show_runs(found: Sequence[Line], below: Path) -> None:
     """Runs, the newest first."""
     console = terminal(highlight=False)
@@ -270,11 +276,11 @@ def show_runs(found: Sequence[Line], below: Path) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name, side in (("run", "left"), ("loss · energy", "left"), ("state", "left"), ("steps", "right")):
         table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
-    metrics = [metric for metric in METRICS if any(metric.name in line.metrics for line in found)]
-    for metric in metrics:
-        table.add_column(metric.title, justify="right")
+    shown = {name: title for name, title in LISTED.items() if any(name in line.metrics for line in found)}
+    for title in shown.values():
+        table.add_column(title, justify="right")
     for line in found:
-        values = [f"{line.metrics[m.name]:.3f}" if m.name in line.metrics else "–" for m in metrics]
+        values = [f"{line.metrics[name]:.3f}" if name in line.metrics else "–" for name in shown]
         table.add_row(escape(line.name(below)), escape(line.title), line.state, f"{line.step:,}", *values)
     console.print(table)
 

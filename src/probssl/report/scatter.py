@@ -61,20 +61,23 @@ SCRIPT = """<script>(() => {
 def scatter(
     points: np.ndarray, labels: np.ndarray, classes: Sequence[str], rows: np.ndarray, axis_names: tuple[str, str]
 ) -> str:
-    """Points [n, 2] in the colours of their classes, -1 being none, with row numbers on hover and a legend to click."""
+    """Points [n, 2] in the colours of their classes, -1 being none, with their rows on hover and a legend to click.
+
+    `rows` are numbers of rows, or what the rows are called.
+    """
     low, spread = points.min(0), np.maximum(np.ptp(points, axis=0), 1e-12)
     shares = (points - low) / spread * (1 - 2 * MARGIN) + MARGIN
     places = np.column_stack([shares[:, 0] * WIDTH, (1 - shares[:, 1]) * HEIGHT])
     names = [escape(name) for name in classes] or ["all"]
     codes = np.where(labels < 0, 0, labels) if len(classes) else np.zeros(len(points), int)
-    groups, legend = [], []
+    called, groups, legend = "row " if rows.dtype.kind in "iu" else "", [], []
     for code, name in enumerate(names):
         mine = np.flatnonzero(codes == code)
         colour = PALETTE[code % len(PALETTE)]
         told = f" · {name}" if len(classes) else ""
         circles = "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}"><title>row {row}{told}</title></circle>'
-            for (x, y), row in zip(places[mine], rows[mine], strict=True)
+            f'<circle cx="{x:.1f}" cy="{y:.1f}"><title>{called}{row}{told}</title></circle>'
+            for (x, y), row in zip(places[mine], map(escape, rows[mine]), strict=True)
         )
         groups.append(f'<g fill="{colour}">{circles}</g>')
         legend.append(

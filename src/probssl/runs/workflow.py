@@ -32,6 +32,9 @@ from probssl.training.watch import MEANING
 TEST_SHARE = 0.2
 """Of a table's rows, or of images without a test half of their own, what training never sees unless told otherwise."""
 
+LEAST_ROWS = 2
+"""Rows that a test must have to be judged by; smaller data is trained on and judged as a whole unless told otherwise."""
+
 PROJECTED_ROWS = 5000
 """Rows kept for the picture of the representation."""
 
@@ -96,6 +99,8 @@ def fit(
     """
     if resume and overwrite:
         raise InputError("--resume continues a run and --overwrite replaces it: give one of them")
+    if dim is not None and dim < 1:
+        raise InputError(f"dim, the dimensions of the representation, must be at least 1, not {dim}")
     parts = {"objective": objective, "energy": energy, "pairing": pairing, "encoder": encoder, "head": head}
     plan = {"plan.steps": steps, "plan.batch_size": batch_size, "plan.lr": lr, "encoder.dim": dim}
     changes = {**{name: value for name, value in plan.items() if value is not None}, **(settings or {})}
@@ -120,7 +125,7 @@ def fit(
             asked = Source(
                 os.fspath(data) if isinstance(data, (str, os.PathLike)) else "object",
                 label,
-                tuple(drop.split(",")) if isinstance(drop, str) else tuple(drop),
+                ((drop,) if drop else ()) if isinstance(drop, str) else tuple(drop),
                 ids,
                 None,
                 keep_constant,
@@ -148,7 +153,7 @@ def fit(
             processes.from_first(lambda: folders.begin(place, resolved.recipe, source, fresh=fresh))
             fitted = _train(model, dataset, place, resume, bar, device)
             if fitted.failure is not None:
-                raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}")
+                raise NonFiniteLoss(f"training stopped at step {fitted.steps}: {fitted.failure}", place)
             if fitted.interrupted:
                 raise TrainingInterrupted(place, fitted.steps)
             processes.from_first(lambda: model.save(place / MODEL))
@@ -185,18 +190,23 @@ def assess(
     folder: Path,
     depth: Depth = "quick",
     *,
+    seed: int | None = None,
     announce: Callable[[str], Any] = lambda what: None,
 ) -> Comparison:
-    """Evaluate a run's model on the rows that it never saw, and write `metrics.json` and what the report draws."""
-    seed = model.resolved.seed
+    """Evaluate a run's model on the rows that it never saw, and write `metrics.json` and what the report draws.
+
+    The seed, that of the run unless given, decides splits and augmentations.
+    """
+    seed = model.resolved.seed if seed is None else seed
     comparison = evaluate(model, data, depth=depth, seed=seed, announce=announce)
     folders.write_json(folder / folders.METRICS, comparison.as_dict())
     observed, _ = judged_rows(model, data, seed, depth)
-    rows = np.random.default_rng(seed).permutation(len(observed))[:PROJECTED_ROWS]
-    labels = np.full(len(rows), -1) if observed.labels is None else observed.labels[rows]
-    z = encode(model.encoder, observed.take(rows).x).numpy()
+    drawn = observed.take(np.random.default_rng(seed).permutation(len(observed))[:PROJECTED_ROWS])
+    labels = np.full(len(drawn), -1) if drawn.labels is None else drawn.labels
+    names = drawn.rows if drawn.ids is None else np.array(list(map(str, drawn.ids)))
+    z = encode(model.encoder, drawn.x).numpy()
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, z=z, labels=labels, rows=rows, classes=np.array(observed.classes, dtype=str))
+        np.savez_compressed(file, z=z, labels=labels, rows=names, classes=np.array(drawn.classes, dtype=str))
     if model.of_images:
         from probssl.runs.pictures import pictures
 
@@ -213,19 +223,23 @@ def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce:
         options = {name: getattr(asked, name) for name in ("label", "drop", "ids", "size", "corrupt")}
         features = base.model.feature_names or None if base is not None else None
         with announce.reading(asked.data) as bytes_read:
-            return load(data, **options, features=features, seed=asked.seed % 2**32, progress=bytes_read)
+            return load(data, **options, features=features, test=test, seed=asked.seed % 2**32, progress=bytes_read)
 
     dataset = processes.first_then_others(read)
     if isinstance(dataset, Table):
         check_trainable(dataset, keep_constant=asked.keep_constant)
     kept: Any = test
     if test is None and dataset.test is None and dataset.layout.kind != "world":
-        kept = TEST_SHARE
-    divided = dataset.with_test(kept, asked.seed % 2**32)
-    if dataset.layout.kind == "images" and 1 in (len(divided.rows("train")), len(divided.rows("test"))):
-        half = "training" if len(divided.rows("train")) == 1 else "test"
-        raise InputError(f"{dataset.source} has 1 {half} image, and two are the least: add more")
+        enough = round(TEST_SHARE * len(dataset)) >= LEAST_ROWS
+        kept = TEST_SHARE if enough else None
+    divided = dataset if kept is test else dataset.with_test(kept, asked.seed % 2**32)
+    for half, rows in (("training", divided.rows("train")), ("test", divided.rows("test"))):
+        if len(rows) == 1:
+            what = "image" if dataset.layout.kind == "images" else "row"
+            raise InputError(f"{dataset.source} has 1 {half} {what}, and two are the least: add more, or choose --test")
     remembered = kept if kept is None or isinstance(kept, (int, float)) else str(kept)
+    if isinstance(remembered, str) and remembered not in dataset.layout.names:
+        remembered = _absolute(remembered)
     source = dataclasses.replace(
         asked,
         data=from_anywhere(data, dataset),

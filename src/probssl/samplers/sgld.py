@@ -47,11 +47,18 @@ class Trace:
 class SGLD:
     """x ← x + η ∇ log p(x) + √(2ηT) ξ, ξ ~ N(0, I), `steps` times   (Welling & Teh, 2011; GEDI §4.2).
 
-    η is `step_size`. Give the temperature T, or the standard deviation of the noise, σ = √(2ηT): small steps sample
-    p^{1/T}, so only T = 1, the default, samples p itself. GEDI's toy settings (η = 0.01²/2, σ = 0.01) have T = 1; those
-    for images (η = 1, σ = 0.01) have T = 5·10⁻⁵ and so look for modes rather than sample. `clip` bounds every entry of
-    the gradient. `box`, of a low and a high wall, keeps x between them. Noise comes from `generator`, or torch's own
-    random state.
+    Give the temperature T, or the standard deviation of the noise, σ = √(2ηT): small steps sample p^{1/T}, so only
+    T = 1, the default, samples p itself. GEDI's toy settings (η = 0.01²/2, σ = 0.01) have T = 1; those for images
+    (η = 1, σ = 0.01) have T = 5·10⁻⁵ and so look for modes rather than sample. Noise comes from `generator`, or
+    torch's own random state.
+
+    Settings:
+        steps: how many.
+        step_size: η.
+        noise: σ; that of the temperature unless given.
+        temperature: T; 1, or that of the noise, unless given.
+        clip: the largest entry of the gradient; none unless given.
+        box: a low and a high wall that keep x between them; none unless given.
     """
 
     steps: int = 20
