@@ -271,9 +271,7 @@ def test_a_fifth_is_kept_from_encoder_scaling_and_pca(tmp_path: Path) -> None:
     assert np.allclose(run.model.standardiser.mean, table().features[kept].mean(0))
     changed = table()
     changed.features[run.dataset.test] += 7.0
-    again = probssl.fit(
-        changed.with_test(0.2, 4), out=tmp_path / "again", evaluate="none", **{k: v for k, v in OPTIONS.items()}
-    )
+    again = probssl.fit(changed.with_test(0.2, 4), out=tmp_path / "again", evaluate="none", **OPTIONS)
     assert_same_weights(again.model.encoder.state_dict(), run.model.encoder.state_dict())
     assert run.comparison.judged.startswith("8 rows that training never saw, probes fitted on 32")
 
@@ -397,7 +395,7 @@ def test_a_finished_run_can_be_extended(copy: Path) -> None:
     (event,) = [row for row in run.log if row.get("event") == "extension"]
     assert event["step"] == 12
     assert "from 12 to 20 steps" in event["message"]
-    with pytest.raises(CheckpointError, match="plan.steps = 20"):
+    with pytest.raises(CheckpointError, match=r"plan\.steps = 20"):
         probssl.fit(table(), out=copy, resume=True, steps=15, evaluate="none")
 
 
@@ -493,8 +491,7 @@ def test_damaged_files_are_named(copy: Path, name: str, content: str) -> None:
     assess(Model.load(copy), table(), copy)
     (copy / name).write_text(content)
     with pytest.raises(InputError) as error:
-        run = Run(copy)
-        _ = run.source if name == "source.json" else run.comparison
+        getattr(Run(copy), "source" if name == "source.json" else "comparison")
     assert_one_sentence(error.value, name, "damaged")
 
 

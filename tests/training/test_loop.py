@@ -180,7 +180,7 @@ def test_one_small_step_moves_each_part_by_its_own_rate_and_no_further_than_the_
 def test_optimiser_kinds(name: Any, kind: type) -> None:
     plan = TrainingPlan(optimiser=name, lr=0.3, objective_lr=0.2, weight_decay=0.1, momentum=0.4)
     optimiser = make_optimiser(plain(), SNL().bind(dim=DIM), plan)
-    assert type(optimiser) is kind
+    assert isinstance(optimiser, kind)
     assert [group["lr"] for group in optimiser.param_groups] == [0.3, 0.2]
     assert all(group["weight_decay"] == 0.1 for group in optimiser.param_groups)
     assert all(group.get("momentum", 0.4) == 0.4 for group in optimiser.param_groups)

@@ -69,7 +69,7 @@ class Model:
     @classmethod
     def untrained(cls, recipe: Recipe, data: Dataset) -> Model:
         """The model before its first step: initial weights from the seed, scaling from the rows for training."""
-        return cls.of(resolve(recipe, Facts.of(data)), data)
+        return cls.of(resolve(recipe, facts_of(data)), data)
 
     @classmethod
     def of(cls, resolved: Resolved, data: Dataset, standardiser: Standardiser | None = None) -> Model:
@@ -291,6 +291,13 @@ class Bytes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x)
+
+
+def facts_of(data: Dataset) -> Facts:
+    """What is known of a data set before parts are made for it; of its test rows nothing."""
+    kind, named = data.layout.kind, data.source
+    name = named.partition(":")[2] if kind == "world" else images_of(named) if kind == "images" else None
+    return Facts(kind, data.layout.shape, len(data.rows("train")), name)
 
 
 def world_of(resolved: Resolved) -> World:

@@ -15,12 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from probssl.metrics import METRICS
 from probssl.metrics.outliers import Detection
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
+    from probssl.metrics.deaugment import DeaugmentationResult
     from probssl.parts.describe import Description
     from probssl.runs.doctor import Diagnosis
     from probssl.runs.evaluation import Comparison
@@ -127,8 +129,17 @@ def format_value(values: dict[str, float | None], name: str, plus_minus: str = "
     return f"{value:.0f}" if name == "numerical_rank" else f"{value:.3f}"
 
 
+def best(values: Sequence[float | None], direction: str) -> set[int]:
+    """Which of several numbers are the best, to the three digits that are shown; none where that has no meaning."""
+    known = {place: round(value, 3) for place, value in enumerate(values) if value is not None}
+    if direction == "neither" or len(known) < 2:
+        return set()
+    most = (max if direction == "higher" else min)(known.values())
+    return {place for place, value in known.items() if value == most}
+
+
 def show_comparison(comparison: Comparison) -> None:
-    """Metrics down, codes across; close together, so that four codes with their spreads fit into 80 columns."""
+    """Metrics down, codes across, the best in bold; close together, so that four codes with spreads fit 80 columns."""
     console = terminal()
     roomy = console.width >= 100
     table = Table(
@@ -144,10 +155,14 @@ def show_comparison(comparison: Comparison) -> None:
     names = list(comparison.rows)
     for name in names:
         head, _, tail = name.partition(" ")
-        table.add_column(f"{head}\n{tail}", justify="right", style="bold" if name == names[-1] else "")
+        table.add_column(f"{head}\n{tail}", justify="right")
     present = [m for m in METRICS if any(m.name in values for values in comparison.rows.values())]
     for metric in present:
-        cells = [format_value(values, metric.name, " ± " if roomy else "±") for values in comparison.rows.values()]
+        first = best([values.get(metric.name) for values in comparison.rows.values()], metric.direction)
+        cells = [
+            Text(format_value(values, metric.name, " ± " if roomy else "±"), "bold" if place in first else "")
+            for place, values in enumerate(comparison.rows.values())
+        ]
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
     console.print(table)
     told = "± standard deviation over splits" if comparison.judged is None else comparison.judged
@@ -156,27 +171,42 @@ def show_comparison(comparison: Comparison) -> None:
         show_deaugmenting(comparison)
 
 
+UNDOING = {
+    "nll": ("−log q(source | x̃), nats", "lower"),
+    "kl_exact_model": ("KL(exact ‖ model), nats", "lower"),
+    "kl_model_exact": ("KL(model ‖ exact), nats", "lower"),
+    "top1": ("source found first", "higher"),
+    "top5": ("source among the first 5", "higher"),
+    "ece": ("calibration error", "lower"),
+    "effective_candidates": ("effective candidates", "neither"),
+}
+"""Scores of how well a model undoes augmentations: titles, and which way is better."""
+
+
+def deaugmenting_best(comparison: Comparison) -> list[set[int]]:
+    """The best models of each score, by their numbers."""
+    results = list(comparison.deaugmenting.values())
+    return [best([getattr(result, name) for result in results], way) for name, (_, way) in UNDOING.items()]
+
+
 def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
     """How well each model undoes augmentations, a row a score, with the exact posterior in the last column."""
     results = list(comparison.deaugmenting.values())
-    exact = results[-1]
 
-    def error(value: float, spread: float) -> str:
-        shown, about = (f"{value:.3f}", f"{spread:.3f}") if value < 1000 else (f"{value:.4g}", f"{spread:.2g}")
-        return shown if not spread < float("inf") else f"{shown}±{about}"
+    def shown(result: DeaugmentationResult, name: str) -> str:
+        value, spread = getattr(result, name), getattr(result, f"{name}_se", float("inf"))
+        if name.endswith("effective_candidates"):
+            return f"{value:,.1f}"
+        if not spread < float("inf"):
+            return f"{value:.3f}"
+        return f"{value:.3f}±{spread:.3f}" if value < 1000 else f"{value:.4g}±{spread:.2g}"
+
+    def least(name: str) -> str:
+        return "0" if name.startswith("kl") else shown(results[-1], f"exact_{name}")
 
     return [
-        ["↓ −log q(source | x̃), nats", *[error(r.nll, r.nll_se) for r in results], f"{exact.exact_nll:.3f}"],
-        ["↓ KL(exact ‖ model), nats", *[error(r.kl_exact_model, r.kl_exact_model_se) for r in results], "0"],
-        ["↓ KL(model ‖ exact), nats", *[error(r.kl_model_exact, r.kl_model_exact_se) for r in results], "0"],
-        ["↑ source found first", *[f"{r.top1:.3f}" for r in results], f"{exact.exact_top1:.3f}"],
-        ["↑ source among the first 5", *[f"{r.top5:.3f}" for r in results], f"{exact.exact_top5:.3f}"],
-        ["↓ calibration error", *[f"{r.ece:.3f}" for r in results], f"{exact.exact_ece:.3f}"],
-        [
-            "  effective candidates",
-            *[f"{r.effective_candidates:,.1f}" for r in results],
-            f"{exact.exact_effective_candidates:,.1f}",
-        ],
+        [f"{ARROWS[way]} {title}", *[shown(result, name) for result in results], least(name)]
+        for name, (title, way) in UNDOING.items()
     ]
 
 
@@ -196,8 +226,8 @@ def show_deaugmenting(comparison: Comparison) -> None:
     for name in (*comparison.deaugmenting, "exact posterior"):
         head, _, tail = name.partition(" ")
         table.add_column(f"{head}\n{tail}", justify="right")
-    for row in deaugmenting_rows(comparison):
-        table.add_row(*row)
+    for row, ahead in zip(deaugmenting_rows(comparison), deaugmenting_best(comparison), strict=True):
+        table.add_row(*[Text(cell, "bold" if column - 1 in ahead else "") for column, cell in enumerate(row)])
     console = terminal()
     console.print(table)
     console.print("± standard error over augmentations", style="dim", highlight=False)

@@ -112,23 +112,6 @@ def rank_curve(history: Sequence[dict[str, Any]], dim: int) -> Figure:
     return figure
 
 
-def projection(points: np.ndarray, labels: np.ndarray, classes: Sequence[str], axis_names: tuple[str, str]) -> Figure:
-    """The representation in two dimensions, coloured by label."""
-    figure, (axis,) = new_figure(6.0, 4.6)
-    axis.scatter(points[:, 0], points[:, 1], c=colours(labels), s=6, alpha=0.75, linewidths=0)
-    axis.set_xlabel(axis_names[0], fontsize=8)
-    axis.set_ylabel(axis_names[1], fontsize=8)
-    if 0 < len(classes) <= 12:
-        from matplotlib.lines import Line2D
-
-        handles = [
-            Line2D([], [], marker="o", linestyle="", markersize=5, color=PALETTE[code % len(PALETTE)], label=name)
-            for code, name in enumerate(name.replace("$", r"\$") for name in classes)  # a dollar would begin a formula
-        ]
-        axis.legend(handles=handles, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
-
-
 def spectrum(eigenvalues: np.ndarray) -> Figure:
     """Eigenvalues of the covariance, largest first, on a log scale, as shares of the total variance."""
     figure, (axis,) = new_figure(5.2, 2.3)

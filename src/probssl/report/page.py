@@ -1,9 +1,9 @@
-"""One self-contained HTML page: sections of text, tables and figures, no network, no scripts of ours."""
+"""One self-contained HTML page: sections of text, tables and figures, no network."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 STYLE = """
 :root { --ink: #1f2430; --muted: #6b7285; --line: #e3e6ee; --paper: #ffffff; --wash: #f6f7fb; --accent: #3b6fd4; }
@@ -15,13 +15,14 @@ h2 { font-size: 17px; margin: 0 0 10px; }
 .lead { color: var(--muted); margin: 0 0 22px; }
 section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; }
 section { padding: 20px 22px; margin: 16px 0; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 16px; }
-.pair section { margin: 0; } .pair table { font-size: 13px; } .pair th, .pair td { padding: 6px 5px; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(380px, 100%), 1fr)); gap: 16px; }
+.pair section { margin: 0; min-width: 0; } .pair table { font-size: 13px; } .pair th, .pair td { padding: 6px 5px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 10px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-td.text { text-align: left; white-space: normal; }
+.text td, td.text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.text th { text-align: left; } .text td:first-child { width: 35%; }
 tr.strong td, td.strong, th.strong { font-weight: 650; }
 .note { color: var(--muted); font-size: 13px; margin: 10px 0 0; }
 .badge { display: inline-block; border-radius: 999px; padding: 3px 12px; font-size: 13px; font-weight: 650; }
@@ -29,6 +30,10 @@ tr.strong td, td.strong, th.strong { font-weight: 650; }
 svg, img { max-width: 100%; height: auto; display: block; }
 code { font: 13px/1.5 ui-monospace, monospace; background: var(--wash); border-radius: 4px; padding: 1px 5px; }
 details summary { cursor: pointer; color: var(--muted); font-size: 13px; margin-top: 12px; }
+@media (max-width: 640px) {
+  main { padding: 18px 8px 40px; } section { padding: 14px 12px; } table { font-size: 12px; }
+  th, td { padding: 5px 4px; white-space: normal; } td:first-child { min-width: 96px; }
+}
 """
 
 
@@ -59,18 +64,30 @@ def pair(*sections: str) -> str:
     return f'<div class="pair">{"".join(sections)}</div>'
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, strong_column: int | None = None) -> str:
-    """A table of text cells; the first column is left-aligned, one column may be set off."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    strong_column: int | None = None,
+    strong: Sequence[Collection[int]] = (),
+    text: bool = False,
+) -> str:
+    """A table of text cells; the first column is left-aligned, all are with `text`.
 
-    def cell(tag: str, column: int, text: str) -> str:
-        kind = ' class="strong"' if column == strong_column else ""
+    Set off are one column, or of each row the columns in `strong`.
+    """
+
+    def cell(tag: str, bold: bool, text: str) -> str:
+        kind = ' class="strong"' if bold else ""
         return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
-    header = "".join(cell("th", column, text) for column, text in enumerate(head))
-    body = "".join(
-        "<tr>" + "".join(cell("td", column, text) for column, text in enumerate(row)) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+    header = "".join(cell("th", column == strong_column, text) for column, text in enumerate(head))
+    body = ""
+    for number, row in enumerate(rows):
+        bold = strong[number] if strong else (strong_column,)
+        body += "<tr>" + "".join(cell("td", column in bold, text) for column, text in enumerate(row)) + "</tr>"
+    kind = ' class="text"' if text else ""
+    return f'<div class="scroll"><table{kind}><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def badge(text: str, good: bool) -> str:

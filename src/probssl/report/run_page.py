@@ -12,9 +12,10 @@ import probssl
 from probssl.errors import InputError, ProbsslError
 from probssl.metrics import METRICS, spectra
 from probssl.metrics.summary import Metric
-from probssl.report import figures, interactive, plane, tiles
+from probssl.report import figures, plane, tiles
 from probssl.report import page as html
-from probssl.report.console import ARROWS, deaugmenting_rows, format_value
+from probssl.report.console import ARROWS, best, deaugmenting_best, deaugmenting_rows, format_value
+from probssl.report.scatter import scatter
 from probssl.runs import Run
 from probssl.runs.doctor import examine
 from probssl.runs.evaluation import Comparison
@@ -100,7 +101,11 @@ def _deaugmenting(comparison: Comparison) -> str:
     first = next(iter(comparison.deaugmenting.values()))
     return html.section(
         "How well it undoes augmentations",
-        html.table(["", *comparison.deaugmenting, "exact posterior"], deaugmenting_rows(comparison), strong_column=2),
+        html.table(
+            ["", *comparison.deaugmenting, "exact posterior"],
+            deaugmenting_rows(comparison),
+            strong=[{column + 1 for column in first} for first in deaugmenting_best(comparison)],
+        ),
         f"{first.queries:,} fresh augmentations, each looked for among {first.candidates:,} rows. The exact posterior "
         "knows how augmentations are made; no model does better on average.",
     )
@@ -119,33 +124,41 @@ def metric_rows(comparison: Comparison) -> list[list[str]]:
     ]
 
 
+def metrics_table(comparison: Comparison) -> str:
+    """Metrics down, codes across, the best of each row in bold."""
+    codes = list(comparison.rows.values())
+    strong = [
+        {place + 1 for place in best([values.get(metric.name) for values in codes], metric.direction)}
+        for metric in metrics_of(comparison)
+    ]
+    return html.table(["", *comparison.rows], metric_rows(comparison), strong=strong)
+
+
 def _metrics(run: Run) -> str:
     assert run.comparison is not None
-    codes = run.comparison.rows
     seen = f"{run.comparison.judged}. The encoder saw no labels."
     if run.resolved.facts.relation is not None:
         seen = f"{seen} Rows are drawn afresh from the world."
     shown = metrics_of(run.comparison)
-    body = metric_rows(run.comparison)
     protocols = html.table(
         ["metric", "how it was computed"],
         [[metric.title, run.comparison.protocols.get(metric.name, "")] for metric in shown],
-    ).replace("<td>", '<td class="text">')
+        text=True,
+    )
     return html.section(
         "What the representation is worth",
-        html.table(["", *codes], body, strong_column=len(codes))
+        metrics_table(run.comparison)
         + f"<details><summary>How each number was computed</summary>{protocols}</details>",
-        f"↑ higher is better, ↓ lower; {seen}",
+        f"↑ higher is better, ↓ lower, the best in bold; {seen}",
     )
 
 
 def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: np.ndarray) -> str:
     points, names = flatten(z)
-    chart = interactive.scatter(points, labels, classes, numbers, names)
-    body = chart or figures.png(figures.projection(points, labels, classes, names))
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
     coloured = "coloured by label" if classes else "no labels given"
-    return html.section("The representation", body, f"{len(points):,} rows, {how}, {coloured}.")
+    told = f"{len(points):,} rows, {how}, {coloured}. Drag to move, double-click or Ctrl and wheel to zoom."
+    return html.section("The representation", scatter(points, labels, classes, numbers, names), told)
 
 
 def _plane(run: Run) -> list[str]:
@@ -230,7 +243,14 @@ def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
 
 
 def _configuration(run: Run) -> str:
-    settings = [[name, str(value)] for name, value in flat(run.recipe.as_dict()).items()]
-    source = [[name, str(value)] for name, value in run.source.as_dict().items() if name != "facts"]
-    body = html.table(["setting", "value"], [*source, *settings])
+    settings = flat(run.recipe.as_dict()).items()
+    source = ((name, value) for name, value in run.source.as_dict().items() if name not in ("facts", "fingerprint"))
+    body = html.table(["setting", "value"], [[name, _told(value)] for name, value in (*source, *settings)], text=True)
     return html.section("Configuration", body, f"probssl {probssl.__version__}; also in recipe.toml beside this page.")
+
+
+def _told(value: Any) -> str:
+    """A setting as it is written on the command line."""
+    if isinstance(value, list):
+        return ",".join(map(_told, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -88,10 +88,9 @@ class Comparison:
         }
 
     def _repr_html_(self) -> str:
-        from probssl.report.page import table
-        from probssl.report.run_page import metric_rows
+        from probssl.report.run_page import metrics_table
 
-        return table(["", *self.rows], metric_rows(self))
+        return metrics_table(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Comparison:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import math
 import os
 import threading
@@ -398,7 +400,15 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
     if not groups:
         raise InputError("there is nothing to train: neither the encoder nor the objective has parameters")
     if plan.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=0.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
+        return _uncompiled(torch.optim.SGD)(groups, lr=0.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
     kind = torch.optim.AdamW if plan.optimiser == "adamw" else torch.optim.Adam
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in seen)
-    return kind(groups, lr=0.0, weight_decay=plan.weight_decay, fused=fused)
+    return _uncompiled(kind)(groups, lr=0.0, weight_decay=plan.weight_decay, fused=fused)
+
+
+@functools.cache
+def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
+    """An optimiser of torch whose methods do not import its compiler, which takes longer than many a training."""
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    own = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**own, "step": torch.no_grad()(inspect.unwrap(kind.step))})
