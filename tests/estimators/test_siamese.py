@@ -405,7 +405,7 @@ class TestTrouble:
             ({"settings": {"encoder.hidden": (8, 0)}}, "widths of an MLP must be positive"),
             ({"settings": {"encoder.hidden": 8}}, "encoder.hidden cannot be 8"),
             ({"settings": {"plan.optimiser": "lbfgs"}}, "adam, adamw, sgd"),
-            ({"settings": {"hidden": (8,)}}, "there is no setting 'hidden': begin with objective"),
+            ({"settings": {"hidden": (8,)}}, "a setting is named after its part"),
             ({"settings": {"pairing.preserve": 1}}, "no setting 'preserve': did you mean 'preservation'?"),
             ({"settings": "pairing.preservation"}, "settings is a dict by path"),
             ({"random_state": "x"}, "cannot be used to seed"),
