@@ -87,6 +87,8 @@ class Model:
             some = np.random.default_rng(resolved.seed).permutation(rows)[:WHITENED_ROWS]
             sample = _prepared(standardiser, data.batch(np.sort(some)).numpy())
         made = resolved.bind(as_floats(sample))
+        if made.pairing is not None:
+            _try(made.pairing, as_floats(sample[:2]))
         return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
 
     @property
@@ -304,6 +306,19 @@ def world_of(resolved: Resolved) -> World:
     """The world that is trained on, its mixing decided by the seed."""
     assert resolved.facts.name is not None
     return named_world(resolved.facts.name, seed=resolved.seed % 2**32)
+
+
+def _try(pairing: Pairing, x: Tensor) -> None:
+    """Refuse a pairing that does not take such observations, before anything is written."""
+    try:
+        x_aug = pairing.sample(x, torch.Generator().manual_seed(0))
+        density = pairing.pairwise_log_prob(x_aug, x) if pairing.knows_density else None
+        if density is not None and density.shape != (len(x), len(x)):
+            raise ValueError("its density is not one number for a pair")
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        told = " ".join(str(error).split())[:160]
+        name = type(pairing).__name__
+        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({told})") from error
 
 
 def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:

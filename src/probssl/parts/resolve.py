@@ -103,6 +103,10 @@ class Resolved:
             head, outer = self.head, dataclasses.replace(known, shape=(dim,), sample=None)
             encoder = WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
             dim = output_size(encoder, self.facts.shape)
+        if self.objective.scores:
+            from probssl.objectives.fisher import refuse_meeting_rows
+
+            refuse_meeting_rows(encoder)  # here too, before a run is written
         known = dataclasses.replace(known, dim=dim, encoder=encoder)
         objective = seeded(self.seed + 1, lambda: self.objective.bind(known))
         return Bound(encoder, objective, None if self.pairing is None else self.pairing.bind(known))
