@@ -403,7 +403,7 @@ class TestTrouble:
             ({"steps": "many"}, "plan.steps cannot be 'many'"),
             ({"lr": -1.0}, "lr must be positive"),
             ({"settings": {"encoder.hidden": (8, 0)}}, "widths of an MLP must be positive"),
-            ({"settings": {"encoder.hidden": 8}}, "encoder.hidden cannot be 8"),
+            ({"settings": {"encoder.hidden": "wide"}}, "encoder.hidden cannot be 'wide'"),
             ({"settings": {"plan.optimiser": "lbfgs"}}, "adam, adamw, sgd"),
             ({"settings": {"hidden": (8,)}}, "a setting is named after its part"),
             ({"settings": {"pairing.preserve": 1}}, "no setting 'preserve': did you mean 'preservation'?"),
