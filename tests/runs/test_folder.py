@@ -296,6 +296,8 @@ def test_a_run_can_be_read_back(finished: Run) -> None:
     assert run.comparison is None
     assert run.collapsed == {}
     assert "snl · euclidean, finished" in repr(run)
+    assert repr(run.model) == "Model(snl · euclidean, table of 5 to 3 dimensions)"
+    assert "&#x27;name&#x27;: &#x27;snl&#x27;" in run.model._repr_html_()
 
 
 def test_assessing_writes_what_evaluate_says(copy: Path) -> None:

@@ -49,7 +49,7 @@ Data = Any
 """Whatever `probssl.load` reads: a data set, an array, a frame, a file, a folder or a name."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
@@ -90,6 +90,19 @@ class Model:
         if made.pairing is not None:
             _try(made.pairing, as_floats(sample[:2]))
         return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
+
+    def __repr__(self) -> str:
+        shape, kind = " × ".join(map(str, self.facts.shape)), self.facts.kind
+        return f"Model({self.resolved.title()}, {kind} of {shape} to {self.dim} dimensions)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{slot}</td><td><code>{escape(str(value))}</code></td></tr>"
+            for slot, value in self.recipe.as_dict().items()
+        )
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     @property
     def recipe(self) -> Recipe:
