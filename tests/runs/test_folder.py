@@ -7,6 +7,7 @@ import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,32 @@ def test_a_run_of_own_parts_is_a_whole_run(tmp_path: Path) -> None:
     assert np.array_equal(again.model.embed(table()), run.model.embed(table()))
     assert examine(again).facts == examine(run).facts
     assert evaluate(again.model, table()).rows.keys() == run.comparison.rows.keys()
+
+
+class Transformer(nn.Module):
+    """Answers as models of Hugging Face do, or as timm's with `num_classes=0`, by what it is asked for."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.answer, self.patches = answer, nn.Conv2d(3, 6, 4, 4)
+
+    def forward(self, pixel_values: torch.Tensor) -> Any:
+        tokens = self.patches(pixel_values).flatten(2).mT  # [n, tokens, 6]
+        if self.answer == "timm":
+            return tokens.mean(1)
+        pooled = tokens.amax(1) if self.answer == "pooled" else None
+        return SimpleNamespace(last_hidden_state=tokens, pooler_output=pooled)
+
+
+@pytest.mark.parametrize("answer", ["timm", "pooled", "hidden"])
+def test_networks_of_other_libraries_are_encoders_of_images(answer: str, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
+    options: dict[str, Any] = {"steps": 2, "batch_size": 4, "out": tmp_path / "run", "evaluate": "none"}
+    run = probssl.fit(images, encoder=Transformer(answer), **options)
+    assert run.model.dim == 6
+    assert np.array_equal(
+        Run(tmp_path / "run", encoder=Transformer(answer)).model.embed(images), run.model.embed(images)
+    )
 
 
 def test_data_comes_as_arrays_frames_and_torch_data_sets(tmp_path: Path) -> None:
