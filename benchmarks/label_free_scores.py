@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from probssl.comparing.ground import Ground
 from running import begin, keep
 
 from probssl.comparing.grid import candidates
 from probssl.comparing.measuring import LABEL_FREE, RECOVERED
+from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Predictor, predictors, with_clid
-from probssl.comparing.work import Job, Workshop
+from probssl.comparing.work import Job, Trainer
 from probssl.data import load
 
 SMALL = (
@@ -53,13 +53,13 @@ OWN = "undone, of its own strength only"
 def measure(name: str) -> dict[str, dict[str, float]]:
     """For each score: `all`, `equal dimension` and `regret` on one table."""
     table = load(name)
-    ground = Ground.of(table, SEED)
+    setup = Setup.of(table, SEED)
     grid = candidates(table.n_features, seed=SEED)
     sample = [grid[index] for index in np.random.default_rng(SEED).permutation(len(grid))[:SAMPLE]]
     jobs = [Job(c, STEPS, SEED, 1) for c in sorted(sample, key=lambda c: (c.dim, c.objective, c.energy))]
-    workshop = Workshop(ground.x, ground.measurer, ground.measurer, "probe", Path("never"))
+    trainer = Trainer(setup.x, setup.facts, setup.measurer, setup.measurer, "probe", Path("never"))
     until = time.monotonic() + FOREVER
-    outcomes = with_clid(workshop.train(jobs, train_until=until, until=until).outcomes)
+    outcomes = with_clid(trainer.train(jobs, train_until=until, until=until).outcomes)
     best = max(outcome.value("probe") for outcome in outcomes)
     usual = float(np.mean([best - outcome.value("probe") for outcome in outcomes if outcome.scores]))
     found = {p.score.name: numbers(p, best) for p in predictors(outcomes, SEED)}

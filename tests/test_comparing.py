@@ -4,14 +4,12 @@ import csv
 import dataclasses
 import json
 import math
+import pickle
 import time
 
 import numpy as np
 import pytest
 import torch
-from probssl.comparing.baselines import baselines
-from probssl.comparing.rows import Split, held_out
-from probssl.recipe import ENERGIES, ENERGY_OF, FIXED_ENERGY, NEGATIVE_FREE, OBJECTIVES
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 from torch import nn
@@ -19,34 +17,79 @@ from torch import nn
 import probssl
 from probssl.comparing import candidates, comparison, planning
 from probssl.comparing.exam import Exam, recovered
-from probssl.comparing.grid import STRENGTHS, Candidate, dimensions, pairs
+from probssl.comparing.grid import COMPARED, STRENGTHS, Candidate, dimensions, pairs
 from probssl.comparing.measuring import strengths
 from probssl.comparing.planning import Clock, Pace, plan, prolonged, survivors
 from probssl.comparing.progress import Progress
 from probssl.comparing.result import Final, findings
+from probssl.comparing.setup import Setup, held_out
 from probssl.comparing.standings import predictors, rank_correlation, standings, with_clid
 from probssl.comparing.testing import Answers, HeldOut
-from probssl.comparing.work import Job, Outcome
+from probssl.comparing.work import Job, Outcome, Trainer
+from probssl.comparing.worker import Worker
 from probssl.data import Standardiser, Table
 from probssl.energies import Euclidean
 from probssl.errors import InputError
-from probssl.runs import Source
+from probssl.parts.facts import Facts
+from probssl.parts.registry import KINDS
+from probssl.parts.resolve import fixed_energy, resolve
+from probssl.runs import Run, Source, evaluate
 from probssl.runs.doctor import examine
+from probssl.runs.evaluation import baselines
+
+FIXED = {name: fixed_energy(name) for name in COMPARED if fixed_energy(name)}
+QUICK = {"euclidean", "cosine", "dot", "anisotropic"}
+OF_NO_TABLE = {"ensemble": "objectives", "latent-regression": "latents"}
 
 # The grid
 
 
 def test_every_objective_meets_every_energy_that_suits_it():
     found = pairs()
-    assert {objective for objective, _ in found} == set(OBJECTIVES)
+    assert {objective for objective, _ in found} == set(COMPARED)
     assert len(set(found)) == len(found)
-    for objective in OBJECTIVES:
+    assert FIXED == {"spectral": "cosine", "simsiam": "cosine"}
+    for objective in COMPARED:
         mine = {energy for name, energy in found if name == objective}
-        assert mine == ({FIXED_ENERGY[objective]} if objective in FIXED_ENERGY else set(ENERGIES) - {"pnorm"})
+        assert mine == ({FIXED[objective]} if objective in FIXED else QUICK)
     assert ("infonce", "pnorm") in pairs(energies=["pnorm"])
     assert "fisher" not in dict(pairs(energies=["pnorm"]))
+    assert "simclr" not in dict(pairs(energies=["asymmetric"])), "which compares within one side"
     assert pairs(["spectral", "infonce"], ["euclidean"]) == [("infonce", "euclidean")]
-    assert pairs(list(NEGATIVE_FREE)) == [(name, ENERGY_OF[name]) for name in NEGATIVE_FREE], "when asked for"
+
+
+@pytest.mark.parametrize("objective", KINDS["objective"])
+def test_any_objective_takes_part_when_it_is_named(objective, small):
+    if objective in OF_NO_TABLE:
+        with pytest.raises(InputError, match=f"--objectives {objective} .*{OF_NO_TABLE[objective]}"):
+            pairs([objective])
+        return
+    objective, energy = pairs([objective])[0]
+    jobs = [Job(Candidate(objective, energy, 3, "medium"), 3, seed, 1) for seed in (0, 1)]
+    until = time.monotonic() + 600
+    outcomes = small.train(jobs, train_until=until, until=until).outcomes
+    assert [outcome.failure for outcome in outcomes] == [None, None]
+    assert all(np.isfinite([outcome.value("probe"), outcome.value("recovered")]).all() for outcome in outcomes)
+
+
+def test_workers_import_nothing_from_the_current_folder(small, tmp_path, monkeypatch):
+    """Torch imports `secrets`, and whoever compares in a folder of somebody else's must not run what lies there."""
+    (tmp_path / "secrets.py").write_text("open('executed', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    worker, until = Worker(pickle.dumps(small)), time.monotonic() + 600
+    found = worker.train([Job(Candidate("infonce", "dot", 2, "weak"), 2, 0, 1)], train_until=until, until=until)
+    worker.kill()
+    assert len(found.outcomes) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["secrets.py"]
+
+
+@pytest.fixture(scope="module")
+def small(table, tmp_path_factory):
+    """What trains and measures, of the table below."""
+    setup = Setup.of(table, 0)
+    stop = tmp_path_factory.mktemp("stop") / "never"
+    return Trainer(setup.x, setup.facts, setup.measurer, setup.final_measurer, "probe", stop)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +115,13 @@ def test_dimensions(features, dims):
 
 def test_what_matters_most_comes_first():
     grid = candidates(16, seed=3)
-    head = grid[: len(OBJECTIVES) * 2 - len(FIXED_ENERGY)]
-    assert {c.objective for c in head} == set(OBJECTIVES)
+    head = grid[: len(COMPARED) * 2 - len(FIXED)]
+    assert {c.objective for c in head} == set(COMPARED)
     assert {(c.dim, c.strength) for c in head} == {(8, "medium")}
     assert sorted(grid) == sorted(candidates(16, seed=4))
     assert grid != candidates(16, seed=4)
-    assert all(c.recipe(10, 0).for_features(16).dim == c.dim for c in grid)
+    facts = Facts("table", (16,), 100)
+    assert all(resolve(c.recipe(10, 0), facts).encoder.settings()["dim"] == c.dim for c in grid[::20])
 
 
 # Rows
@@ -95,9 +139,18 @@ def test_a_quarter_of_every_class_is_kept_aside():
 
 
 def test_without_labels_every_row_trains():
-    split = Split.of(Table("t", np.zeros((7, 2)), ("a", "b")), 0)
-    assert split.development.tolist() == list(range(7))
-    assert len(split.test) == 0
+    setup = Setup.of(Table("t", np.random.default_rng(0).normal(size=(7, 2)), ("a", "b")), 0)
+    assert len(setup.x) == setup.facts.rows == 7
+    assert setup.table.test is None
+    assert setup.held_out() is None
+
+
+def test_rows_that_were_set_aside_already_are_those_of_the_test(table):
+    mine = np.arange(len(table)) % 5 == 0
+    setup = Setup.of(dataclasses.replace(table, test=mine), 0)
+    assert np.array_equal(setup.table.test, mine)
+    assert len(setup.x) == setup.facts.rows == (~mine).sum()
+    assert len(setup.held_out().test_labels) == mine.sum()
 
 
 # The exam
@@ -124,12 +177,12 @@ def test_the_exact_posterior_recovers_all_and_a_constant_model_nothing(rows):
 @pytest.mark.parametrize("factor", [1e-4, 0.1, 30, 1e4])
 def test_the_mark_does_not_depend_on_the_scale_or_offset_of_the_energy(rows, factor):
     exam = Exam.set(rows, strengths(), seed=2)
-    paper = exam.papers["medium"]
-    logits = Euclidean().logits(exam.x, paper.x_aug).mT.double()
-    mark = recovered(logits, paper.source, paper.exact_nll)
+    asked = exam.questions["medium"]
+    logits = Euclidean().logits(exam.x, asked.x_aug).mT.double()
+    mark = recovered(logits, asked.source, asked.exact_nll)
     assert 0.1 < mark < 1
     shifted = factor * logits + torch.randn(len(logits), 1)
-    assert recovered(shifted, paper.source, paper.exact_nll) == pytest.approx(mark, abs=2e-3)
+    assert recovered(shifted, asked.source, asked.exact_nll) == pytest.approx(mark, abs=2e-3)
 
 
 def test_augmentations_that_say_nothing_give_no_mark():
@@ -283,16 +336,33 @@ def test_a_score_that_is_the_probe_predicts_it_and_its_opposite_misleads():
 
 
 def test_baselines_are_what_they_are_called(rows):
-    found = baselines(rows, [2, 5], seed=0)
+    found = baselines(rows, [2, 5])
     mine = found["PCA to 2"](rows).detach().numpy()
     np.testing.assert_allclose(np.abs(mine), np.abs(PCA(2).fit_transform(rows.numpy())), atol=1e-4)
-    assert found["raw features"](rows) is rows
-    assert found["untrained encoder to 5"](rows).shape == (300, 5)
+    assert torch.equal(found["raw features"](rows), rows)
+    pixels = (255 * rows.sigmoid()).to(torch.uint8).view(-1, 1, 5, 1)
+    found = baselines(pixels, [2])
+    assert found["raw pixels"](pixels).shape == (300, 5)
+    expected = PCA(2).fit_transform(pixels.flatten(1).numpy() / 255)
+    np.testing.assert_allclose(np.abs(found["PCA to 2"](pixels).detach().numpy()), np.abs(expected), atol=1e-4)
+
+
+def test_untrained_encoders_are_those_that_training_begins_with(table):
+    setup = Setup.of(table, 4)
+    found = comparison.every_baseline(setup, [2, 3])
+    made = resolve(Candidate("snl", "dot", 3, "weak").recipe(10, 4), setup.facts).bind(setup.x).encoder
+    assert torch.equal(found["untrained encoder to 3"](setup.x), made(setup.x))
+    assert set(found) == {
+        "raw features",
+        *(f"{kind} to {dim}" for kind in ("PCA", "untrained encoder") for dim in (2, 3)),
+    }
 
 
 def test_pca_of_fewer_rows_than_features_has_no_empty_directions():
     x = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
-    assert baselines(x, [40], seed=0)["PCA to 40"](x).shape == (20, 19)
+    z = baselines(x, [40])["PCA to 40"](x).detach().numpy()
+    assert z.shape == (20, 19)
+    np.testing.assert_allclose(np.abs(z), np.abs(PCA(19).fit_transform(x.numpy())), atol=1e-4)
 
 
 def test_the_probe_is_fitted_on_one_side_and_tested_on_the_other(rows):
@@ -379,11 +449,24 @@ def test_the_folder(result):
 def test_the_winner_is_a_run_like_any_other(result, table):
     run = result.best
     best = result.winner.candidate
-    assert (run.recipe.objective, run.recipe.energy, run.recipe.dim) == (best.objective, best.energy, best.dim)
+    resolved = run.resolved
+    assert (resolved.called("objective"), resolved.called("energy"), run.dim) == (best.objective, best.energy, best.dim)
     assert run.model.embed(table).shape == (160, best.dim)
-    assert run.log[-1]["step"] == run.recipe.steps
+    assert run.log[-1]["step"] == run.steps == result.winner.steps
     assert run.comparison is not None
+    assert run.data(table).fingerprint == run.source.fingerprint
+    run.dataset = run.data(table)
     assert examine(run).facts["loss"] == run.log[-1]["loss"]
+
+
+def test_the_run_of_the_winner_is_judged_on_rows_that_it_never_saw(result, table):
+    run = Run(result.folder / "best")
+    again = run.data(table)
+    held = held_out(table.labels, 0)
+    assert np.array_equal(again.test, held)
+    assert run.source.facts["rows"] == (~held).sum()
+    assert evaluate(run.model, again).judged == run.comparison.judged
+    assert f"{held.sum()} rows that training never saw" in run.comparison.judged
 
 
 def test_nothing_that_chose_the_winner_saw_the_test_rows(result, table):
@@ -439,7 +522,7 @@ def test_one_call(table, quick, tmp_path):
     )
     assert len(result.leaderboard) == 3
     assert [r.number for r in result.rounds] == [3]
-    assert result.best.recipe.objective == "infonce"
+    assert result.best.recipe.objective.name == "infonce"
     assert result.page.is_file()
 
 

@@ -19,6 +19,20 @@ from probssl.encoders import Predictor
 from probssl.errors import InputError
 from probssl.parts.part import Context, Part
 
+__all__ = [
+    "Anisotropic",
+    "Asymmetric",
+    "Cosine",
+    "Dot",
+    "Energy",
+    "Euclidean",
+    "InnerProductEnergy",
+    "PNorm",
+    "Student",
+    "squared_distance_factors",
+    "unit",
+]
+
 
 def unit(z: Tensor, length: float = 1.0) -> Tensor:
     """z · length / ‖z‖ along the last dimension, smooth at zero so that second derivatives stay finite."""
@@ -358,3 +372,31 @@ def _positive(name: str, value: float) -> float:
     if not 0 < value < float("inf"):
         raise InputError(f"the {name} must be positive and finite, not {value:g}")
     return float(value)
+
+
+class Student(Energy):
+    """δ = ((ν + 1)/2) log(1 + ‖a − b‖²/ν): e^{−δ} is the kernel of Student's t with ν degrees of freedom. Range [0, ∞).
+
+    Its tails are heavy: what is unlike may lie anywhere far away, which suits few dimensions. ν = 1 is the Cauchy
+    kernel of t-SNE and t-SimCNE (Böhm et al., 2023); as ν → ∞ it is the Euclidean energy.
+
+    Settings:
+        degrees: ν, the smaller the heavier the tails.
+    """
+
+    def __init__(self, degrees: float = 1.0) -> None:
+        super().__init__()
+        self.degrees = _positive("degrees", degrees)
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._of((a - b).square().sum(-1))
+
+    def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
+        left, right = squared_distance_factors(a, b)
+        return self._of((-2 * (left @ right.mT)).clamp_min(0.0))
+
+    def _of(self, squares: Tensor) -> Tensor:
+        return 0.5 * (self.degrees + 1) * torch.log1p(squares / self.degrees)
+
+    def extra_repr(self) -> str:
+        return f"degrees={self.degrees:g}"

@@ -130,7 +130,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(scratch):
     kept = trials_in(scratch / "my study")
     assert before <= kept < 30
     assert complaint.splitlines()[-1] == (
-        f"stopped with {kept} of 30 trials kept; go on with: "
+        f"stopped with {kept} of 30 trials kept; resume with: "
         "probssl reproduce siamese/circles --out 'my study' --jobs 2"
     )
 

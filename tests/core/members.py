@@ -70,6 +70,7 @@ from probssl.pairings import (
     Views,
 )
 from probssl.parts.part import Part
+from probssl.parts.registry import KINDS
 from probssl.samplers import SGLD, NormalStart
 from probssl.symbolic import Constraint
 
@@ -127,6 +128,13 @@ def constant_encoder() -> nn.Module:
     return encoder
 
 
+def unlisted(kind: str, listed: Iterable[Member[Any]], member: Callable[..., Any] = Member) -> list[Any]:
+    """The names of a registry whose classes are of no member yet, with their defaults."""
+    known = {type(one.build()) for one in listed}
+    classes = {entry.load(): name for name, entry in reversed([*KINDS[kind].items()]) if not entry.plugin}
+    return [member(name, cls) for cls, name in classes.items() if cls not in known]
+
+
 # --- energies ---------------------------------------------------------------------------------------------------------
 
 CONCENTRATIONS = torch.tensor([0.3, 1.7, 4.0])[:EMBEDDING]
@@ -147,6 +155,7 @@ ENERGIES: list[Member[Energy]] = [
     Member("asymmetric-predictor", lambda: Asymmetric(Euclidean(), network=nn.Linear(EMBEDDING, EMBEDDING))),
     Member("asymmetric-encoder", lambda: Asymmetric(Cosine(0.5), by="encoder", network=nn.Linear(INPUT, EMBEDDING))),
 ]
+ENERGIES += unlisted("energy", ENERGIES)
 SYMMETRIC = [member for member in ENERGIES if member.built().symmetric]
 SOME_ENERGIES = [member for member in ENERGIES if member.name in ("cosine", "euclidean", "asymmetric-predictor")]
 
@@ -223,6 +232,9 @@ COUNTED: list[Member[Pairing]] = [
     )
 ]
 """Pairings of images with a density, which tests/core/test_image_score.py holds to the mixture of all outcomes."""
+
+SAMPLED_ROWS: list[Member[SampledPairing]] = unlisted("pairing", [*PAIRINGS, *SAMPLED, *COUNTED])
+"""Pairings of rows without a density."""
 
 
 # --- objectives -------------------------------------------------------------------------------------------------------
@@ -536,3 +548,4 @@ OBJECTIVES: list[ObjectiveMember] = [
     ObjectiveMember("corinfomax-own-weights", lambda: CorInfoMax(invariance=3.0, epsilon=0.1)),
     ObjectiveMember("corinfomax-plane", lambda: CorInfoMax(invariance=2.0, normalise=False)),
 ]
+OBJECTIVES += unlisted("objective", OBJECTIVES, ObjectiveMember)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.encoders import Prototypes
-from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
+from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm, Student
 from probssl.objectives import (
     BYOL,
     CRVAE,
@@ -30,6 +30,7 @@ from probssl.objectives import (
     ClusteringObjective,
     ConstrainedGEDI,
     CorInfoMax,
+    DebiasedInfoNCE,
     DeepClustering,
     Ensemble,
     Fisher,
@@ -83,6 +84,11 @@ def _(energy: Cosine, a: Vector, b: Vector) -> float:
 @delta.register
 def _(energy: Euclidean, a: Vector, b: Vector) -> float:
     return 0.5 * math.dist(a, b) ** 2
+
+
+@delta.register
+def _(energy: Student, a: Vector, b: Vector) -> float:
+    return (energy.degrees + 1) / 2 * math.log(1 + math.dist(a, b) ** 2 / energy.degrees)
 
 
 @delta.register
@@ -475,6 +481,18 @@ def _(objective: ChiSquared, encoder: nn.Module, views: Views) -> dict[str, floa
         "alignment": -2 * mean([ratio[i][i] for i in range(n)]),
         "uniformity": mean([value**2 for row in ratio for value in row]),
     }
+
+
+@loss.register
+def _(objective: DebiasedInfoNCE, encoder: nn.Module, views: Views) -> dict[str, float]:
+    energies = table(objective.energy, *pair_rows(objective, encoder, views))
+    n, share, log_normalisers = len(energies), objective.share, []
+    for i in range(n):
+        likelihoods = [math.exp(-energies[j][i]) for j in range(n)]
+        others = mean([likelihoods[j] for j in range(n) if j != i])
+        corrected = max((others - share * likelihoods[i]) / (1 - share), min(likelihoods))
+        log_normalisers.append(math.log(likelihoods[i] + (n - 1) * corrected))
+    return {"alignment": mean([energies[i][i] for i in range(n)]), "log_normaliser": mean(log_normalisers)}
 
 
 @loss.register

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from probssl.parts.registry import KINDS
 from scipy import stats
 from torch import Tensor, nn
 
@@ -26,6 +25,7 @@ from probssl.pairings import (
 )
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import has_score
+from probssl.parts.registry import KINDS
 
 from .members import generator
 

@@ -13,7 +13,7 @@ from scipy import integrate
 from torch import Tensor
 
 from probssl.errors import InputError
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Rotations
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Resampled, Rotations
 
 from .members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
 from .references import mixture_log_prob, mixture_moments
@@ -355,3 +355,15 @@ def test_bad_arguments(build) -> None:
     with pytest.raises(InputError) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_resampled_values_are_those_of_their_feature() -> None:
+    x = normal(400, 3)
+    found = Resampled(0.3).sample(x, generator(1))
+    assert all(set(found[:, k].tolist()) <= set(x[:, k].tolist()) for k in range(3))
+    changed = (found != x).double().mean().item()
+    assert changed == pytest.approx(0.3 * 399 / 400, abs=0.04)
+    assert torch.equal(Resampled(0.0).sample(x, generator(1)), x)
+    assert torch.equal(found, Resampled(0.3).sample(x, generator(1)))
+    correlation = torch.corrcoef(Resampled(1.0).sample(x[:, :1].repeat(1, 2), generator(2)).T)[0, 1].item()
+    assert abs(correlation) < 0.2, "features are resampled apart"

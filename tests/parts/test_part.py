@@ -26,7 +26,7 @@ from probssl.pairings import (
 )
 from probssl.parts.part import Context, Part, explanations
 
-from ..core.members import COUNTED, ENERGIES, NEXT, OBJECTIVES, PAIRINGS, SAMPLED, Member, each
+from ..core.members import COUNTED, ENERGIES, NEXT, OBJECTIVES, PAIRINGS, SAMPLED, SAMPLED_ROWS, Member, each
 
 DIM, FEATURES, ROWS = 4, 6, 12
 IMAGES = (ConvEncoder, ResNet8, ResNet18, ConvDecoder, ResidualDecoder)
@@ -53,7 +53,8 @@ def public_parts() -> list[type[Part]]:
 
 
 every_class = pytest.mark.parametrize("cls", public_parts(), ids=lambda cls: cls.__name__)
-every_member = pytest.mark.parametrize("member", each([*ENERGIES, *PAIRINGS, *SAMPLED, *COUNTED, *OBJECTIVES]))
+EVERY = [*ENERGIES, *PAIRINGS, *SAMPLED, *SAMPLED_ROWS, *COUNTED, *OBJECTIVES]
+every_member = pytest.mark.parametrize("member", each(EVERY))
 
 
 def example(cls: type[Part]) -> Any:
@@ -297,3 +298,10 @@ def test_keywords_change_a_context() -> None:
     assert encode(twin, torch.zeros(1, 3)).shape == (1, 2)
     with pytest.raises(TypeError):
         MLP().bind(size=3)
+
+
+def test_a_bias_by_its_name() -> None:
+    assert type(SNL(bias="network").bind(dim=DIM).bias) is BiasNetwork
+    assert SNL(bias="none").bind(dim=DIM).bias(torch.ones(3, DIM)).tolist() == [0, 0, 0]
+    with pytest.raises(InputError, match="network or none"):
+        SNL(bias="nothing")

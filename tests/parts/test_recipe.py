@@ -77,12 +77,12 @@ def test_what_was_resolved_resolves_to_itself(objective: str, facts: Facts) -> N
 @pytest.mark.parametrize("facts", [TABLE, GREY, COLOUR, WORLD], ids=["table", "grey", "colour", "world"])
 @pytest.mark.parametrize("objective", names)
 def test_every_objective_takes_a_step_or_says_why_not(objective: str, facts: Facts) -> None:
-    try:
-        bound = resolve(Recipe(objective=objective), facts).bind()
-    except InputError as error:
-        assert facts.kind == "world", error
-        assert_one_sentence(error, "world:sphere4")
+    entry = KINDS["objective"][objective].load()
+    if facts.kind == "world" and (entry.scores or resolve(Recipe(objective=objective), TABLE).objective.needs.index):
+        with pytest.raises(InputError, match="world:sphere4"):
+            resolve(Recipe(objective=objective), facts)
         return
+    bound = resolve(Recipe(objective=objective), facts).bind()
     if bound.pairing is None:
         return
     x = torch.rand(8, *facts.shape, generator=torch.Generator().manual_seed(0))
@@ -97,12 +97,11 @@ def test_every_objective_takes_a_step_or_says_why_not(objective: str, facts: Fac
 @pytest.mark.parametrize("energy", [name for name, entry in KINDS["energy"].items() if not entry.plugin])
 @pytest.mark.parametrize("objective", ["infonce", "snl", "nce", "simclr", "triplet", "fisher"])
 def test_objectives_with_every_energy(objective: str, energy: str) -> None:
-    try:
-        found = resolved(objective=objective, energy=energy)
-    except InputError as error:
-        assert energy == "asymmetric"
-        assert "symmetric" in str(error)
+    if energy == "asymmetric" and objective == "simclr":
+        with pytest.raises(InputError, match="symmetric"):
+            resolved(objective=objective, energy=energy)
         return
+    found = resolved(objective=objective, energy=energy)
     assert KINDS["energy"].name_of(type(found.energy)) == energy
 
 

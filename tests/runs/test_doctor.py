@@ -12,8 +12,8 @@ from probssl.data import load
 from probssl.parts.registry import KINDS
 from probssl.parts.values import declared
 from probssl.runs import Run
-from probssl.runs.workflow import assess
 from probssl.runs.doctor import OPTIONS, REMEDIES, Diagnosis, examine
+from probssl.runs.workflow import assess
 from probssl.training import Reporter, TrainingPlan
 from probssl.training.watch import MEANING
 

@@ -54,7 +54,7 @@ def test_a_tiny_run_of_the_whole_study(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("bars")
 def test_sums_add_up_and_keep_away_from_what_is_held_out() -> None:
     data = gedi_addition_trials.digits()
-    images, labels = data.train_images
+    images, labels = data.train
     assert len(images) == 2_200
     assert len(data.held_out[0]) == 200
     numbered = torch.arange(len(images))

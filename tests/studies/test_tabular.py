@@ -110,14 +110,14 @@ def only(found):
 
 
 def test_the_recipe_is_the_papers_protocol():
-    plan = tabular_trials.recipe(config("nce", "cosine", lr=1.0)).plan()
+    plan = tabular_trials.resolved(config("nce", "cosine", lr=1.0)).plan
     assert (plan.optimiser, plan.lr, plan.weight_decay, plan.clip_norm) == ("adam", 1.0, 0.0, None)
     assert (plan.batch_size, plan.warmup, plan.anneal) == (256, 100, "cosine")
-    built = tabular_trials.recipe(config("snl", "cosine"))
-    assert built.build_encoder(13).sizes == (13, 26, 6)
-    assert built.build_energy(13).temperature == 0.1
-    assert built.build_objective(13).bias.norm.__class__.__name__ == "BatchNorm1d"
-    assert tabular_trials.recipe(config("spectral", "cosine")).build_objective(13).squared_radius == 10
+    built = tabular_trials.resolved(config("snl", "cosine")).bind()
+    assert built.encoder.sizes == (13, 26, 6)
+    assert built.objective.energy.temperature == 0.1
+    assert built.objective.bias.norm.__class__.__name__ == "BatchNorm1d"
+    assert tabular_trials.resolved(config("spectral", "cosine")).objective.squared_radius == 10
 
 
 def test_all_losses_start_from_the_same_weights():
@@ -214,7 +214,7 @@ def test_rows_are_standardised():
 
 
 def test_undefined_numbers_are_not_numbers():
-    encoder = tabular_trials.recipe(config()).build_encoder(13)
+    encoder = tabular_trials.resolved(config()).bind().encoder
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()

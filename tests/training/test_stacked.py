@@ -37,8 +37,9 @@ SOME_ENERGIES = ("euclidean", "cosine", "dot", "pnorm", "anisotropic")
 STEPS = 15
 
 
+TWO_ENCODERS = {"objective": "fisher", "energy": {"name": "asymmetric", "by": "encoder"}}
 TEACHING = ("moco", "mocov2", "byol")
-REMEMBERING = ("deepcluster", "instance")
+REMEMBERING = ("deepcluster", "instance", "ebclr")
 CLUSTERING = ("swav", "protocpc", "gedi", "jem", *REMEMBERING)
 Options = dict[str, Any]
 """What a trial is made of: names of parts and settings (see `fitting.recipe`)."""
@@ -50,12 +51,21 @@ def every_recipe() -> list[Options]:
     for objective in [name for name in names if name not in {*CLUSTERING, *TEACHING}]:
         fixed = fixed_energy(objective) is not None
         for energy in [None] if fixed else SOME_ENERGIES:
-            setting = {"cosine": {"temperature": 0.5}, "dot": {"temperature": 0.5}, "pnorm": {"p": 2.0}}.get(energy or "", {})
-            found.append({"objective": objective, **({} if energy is None else {"energy": {"name": energy, **setting}})})
+            setting = {"cosine": {"temperature": 0.5}, "dot": {"temperature": 0.5}, "pnorm": {"p": 2.0}}.get(
+                energy or "", {}
+            )
+            found.append(
+                {"objective": objective, **({} if energy is None else {"energy": {"name": energy, **setting}})}
+            )
         if not fixed and not KINDS["objective"][objective].load().compares_views and objective != "simclr":
             energies = [{"name": "asymmetric", "by": by} for by in ("predictor", "encoder")]
             found += [{"objective": objective, "energy": energy} for energy in energies]
     return found
+
+
+def warm(options: Options, temperature: float) -> Options:
+    """A temperature for an energy that has one."""
+    return {"temperature": temperature} if options.get("energy") == "cosine" else {}
 
 
 def told(options: Options) -> str:
@@ -226,9 +236,7 @@ def first_gradients(trials: list[Trial], index: Tensor, draws: Tensor) -> tuple[
 def test_compiled_steps_are_those_of_torch(recipe: Options, hidden: tuple[int, ...], dim: int, keep: float) -> None:
     """Losses, terms and every gradient of the first step, against double precision."""
     sized = {**recipe, "hidden": hidden, "dim": dim, "preservation": keep, "noise": 0.4}
-    if recipe.get("energy") == "cosine":
-        sized["temperature"] = 0.3
-    recipes = [{**sized, "seed": seed} for seed in range(3)]
+    recipes = [{**sized, **warm(recipe, 0.3), "seed": seed} for seed in range(3)]
     single, double = ([trial(r, dtype) for r in recipes] for dtype in (torch.float32, torch.float64))
     assert all(can_compile(t) for t in single)
     assert not any(can_compile(t) for t in double)
@@ -256,7 +264,7 @@ def test_compiled_trainings_are_those_of_torch() -> None:
     Directions that a loss does not depend on (a shift of all embeddings, their scale on the sphere) drift with
     rounding under Adam, so the losses are compared, not the weights.
     """
-    recipes = varied([dataclasses.replace(r, temperature=0.2 + 0.1 * k) for r in COMPILED for k in range(3)])
+    recipes = varied([{**r, **warm(r, 0.2 + 0.1 * k)} for r in COMPILED for k in range(3)])
     together, apart = ([trial(r, torch.float32) for r in recipes] for _ in range(2))
     assert all(can_compile(t) for t in together)
     for fitted, one in zip(fit_many(together), apart, strict=True):
@@ -270,7 +278,7 @@ def test_compiled_trainings_are_those_of_torch() -> None:
 def test_company_does_not_matter(dtype: torch.dtype) -> None:
     """The same bits in a stack of two, of five, and among other losses."""
     recipes = varied(COMPILED * 2)
-    chosen = dataclasses.replace(recipes[0], seed=7)
+    chosen = {**recipes[0], "seed": 7}
     ends = []
     for company in (recipes[:1], recipes[:4], recipes):
         trials = [trial(r, dtype) for r in company]
@@ -286,12 +294,12 @@ def test_company_does_not_matter(dtype: torch.dtype) -> None:
 
 def test_equal_seeds_share_their_random_streams() -> None:
     """Losses that are compared from one seed see the same batches and augmentations, which are drawn once."""
-    recipes = [dataclasses.replace(r, preservation=0.3 + 0.05 * k) for k, r in enumerate(COMPILED)]
+    recipes = [{**r, "preservation": 0.3 + 0.05 * k} for k, r in enumerate(COMPILED)]
     for dtype in (torch.float32, torch.float64):
         stack = Stack([trial(r, dtype) for r in recipes])
         assert len(stack.chance) == len(stack.batches) == 1
         assert stack.next_index().shape == (len(recipes), 20)
-    apart = Stack([trial(dataclasses.replace(recipes[0], seed=seed, objective="sliced-fisher")) for seed in (0, 0, 1)])
+    apart = Stack([trial({**recipes[0], "seed": seed, "objective": "sliced-fisher"}) for seed in (0, 0, 1)])
     assert len(apart.chance) == 3
 
 
@@ -438,9 +446,7 @@ class Counting(Reporter):
 
 
 def test_one_bar_and_every_end_once() -> None:
-    trials = [
-        trial(r) for r in varied([{}, {"objective": "snl"}, {"objective": "fisher", "energy": {"name": "asymmetric", "by": "encoder"}}])
-    ]
+    trials = [trial(r) for r in varied([{}, {"objective": "snl"}, TWO_ENCODERS])]
     reporter, ended = Counting(), []
     results = fit_many(trials, reporter=reporter, done=lambda number, fitted: ended.append((number, fitted)))
     assert reporter.total == reporter.steps[-1] == 3 * STEPS
@@ -454,7 +460,7 @@ def test_stopping_between_two_steps() -> None:
     """By an event and by Ctrl-C: trials that did not come to their end say so, and keep what they have learnt."""
     stop = threading.Event()
     stop.set()
-    untouched = [trial(r) for r in varied([{}, {}, {"objective": "fisher", "energy": {"name": "asymmetric", "by": "encoder"}}])]
+    untouched = [trial(r) for r in varied([{}, {}, TWO_ENCODERS])]
     before = [weights(t) for t in untouched]
     assert all(fitted.interrupted and fitted.steps == 0 for fitted in fit_many(untouched, stop=stop))
     assert all(torch.equal(weights(t), old) for t, old in zip(untouched, before, strict=True))

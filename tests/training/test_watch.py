@@ -236,9 +236,7 @@ def test_healthy_runs_are_left_in_peace(data: str) -> None:
         parts = {"objective": objective} if energy is None else {"objective": objective, "energy": energy}
         model = Model.untrained(recipe(**parts, steps=80, batch_size=64, warmup=20), table)
         inputs = model.inputs(table.features)[:400]
-        fitted = fit(
-            model.encoder, model.objective, model.pairing, inputs, replace(model.resolved.plan, log_every=5)
-        )
+        fitted = fit(model.encoder, model.objective, model.pairing, inputs, replace(model.resolved.plan, log_every=5))
         assert fitted.healthy, (objective, energy, fitted)
         assert collapses(fitted) == [], (objective, energy)
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from probssl.parts.defaults import WORLD_ENERGIES
 
 from probssl.data.names import _WORLDS
 from probssl.errors import InputError
 from probssl.pairings import Needs
+from probssl.parts.defaults import WORLD_ENERGIES
 from probssl.worlds import named_world
 from probssl.worlds.named import FAMILIES, parse_name
 

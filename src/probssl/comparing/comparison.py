@@ -96,8 +96,8 @@ def _read(data: Any, source: Source, progress: bool) -> tuple[Table, Source]:
     if named is not None and images_of(named) is not None:
         raise _no_table(named, "images")
     with download_progress(named or "data", not progress) as bytes_read:
-        options = {"label": source.label, "drop": source.drop, "seed": source.seed % 2**32}
-        table = load(data, **options, progress=bytes_read)
+        seed = source.seed % 2**32
+        table = load(data, label=source.label, drop=source.drop, seed=seed, progress=bytes_read)
     if not isinstance(table, Table) or table.layout.kind != "table":
         raise _no_table(named or f"the {table.source}", table.layout.kind)
     label = source.label if named is not None else table.label_name

@@ -90,7 +90,9 @@ class CompareResult:
     @property
     def best(self) -> Run:
         """The run of the winning model, which every command that takes a run accepts."""
-        return Run(self.folder / BEST)
+        recipe = Run(self.folder / BEST).recipe
+        chosen = {"objective": recipe.objective, "energy": recipe.energy}  # written here, so no file names them alone
+        return Run(self.folder / BEST, **{slot: named.name for slot, named in chosen.items() if named is not None})
 
     @property
     def page(self) -> Path:

@@ -12,6 +12,7 @@ from torch import Tensor
 from probssl.comparing.measuring import PROBE, RECOVERED, ROWS, Measurer, Score
 from probssl.comparing.testing import HeldOut
 from probssl.data import Standardiser, Table
+from probssl.model import facts_of
 from probssl.parts.facts import Facts
 from probssl.runs.evaluation import Flat
 
@@ -47,7 +48,7 @@ class Setup:
     @property
     def facts(self) -> Facts:
         """What choices and sizes depend on."""
-        return Facts.of(self.table)
+        return facts_of(self.table)
 
     @property
     def criterion(self) -> Score:

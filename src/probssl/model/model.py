@@ -49,7 +49,7 @@ Data = Any
 """Whatever `probssl.load` reads: a data set, an array, a frame, a file, a folder or a name."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
@@ -69,7 +69,7 @@ class Model:
     @classmethod
     def untrained(cls, recipe: Recipe, data: Dataset) -> Model:
         """The model before its first step: initial weights from the seed, scaling from the rows for training."""
-        return cls.of(resolve(recipe, Facts.of(data)), data)
+        return cls.of(resolve(recipe, facts_of(data)), data)
 
     @classmethod
     def of(cls, resolved: Resolved, data: Dataset, standardiser: Standardiser | None = None) -> Model:
@@ -90,6 +90,19 @@ class Model:
         if made.pairing is not None:
             _try(made.pairing, as_floats(sample[:2]))
         return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
+
+    def __repr__(self) -> str:
+        shape, kind = " × ".join(map(str, self.facts.shape)), self.facts.kind
+        return f"Model({self.resolved.title()}, {kind} of {shape} to {self.dim} dimensions)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{slot}</td><td><code>{escape(str(value))}</code></td></tr>"
+            for slot, value in self.recipe.as_dict().items()
+        )
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     @property
     def recipe(self) -> Recipe:
@@ -295,6 +308,13 @@ class Bytes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x)
+
+
+def facts_of(data: Dataset) -> Facts:
+    """What is known of a data set before parts are made for it; of its test rows nothing."""
+    kind, named = data.layout.kind, data.source
+    name = named.partition(":")[2] if kind == "world" else images_of(named) if kind == "images" else None
+    return Facts(kind, data.layout.shape, len(data.rows("train")), name)
 
 
 def world_of(resolved: Resolved) -> World:

@@ -4,6 +4,7 @@ from probssl.objectives.base import Objective, PairObjective, Terms
 from probssl.objectives.clustering import ClusteringObjective, ProtoCPC, SwAV
 from probssl.objectives.constrained import ConstrainedGEDI
 from probssl.objectives.contrast import SimSiam, Spectral, TriCL, Triplet
+from probssl.objectives.debiased import DebiasedInfoNCE
 from probssl.objectives.divergences import ChiSquared, JensenShannon, RenyiInfoNCE
 from probssl.objectives.fisher import Fisher, SlicedFisher
 from probssl.objectives.gedi import EBCLR, GEDI, gedi_weights
@@ -40,6 +41,7 @@ __all__ = [
     "ClusteringObjective",
     "ConstrainedGEDI",
     "CorInfoMax",
+    "DebiasedInfoNCE",
     "DeepClustering",
     "Ensemble",
     "Fisher",

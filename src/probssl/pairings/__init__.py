@@ -4,7 +4,7 @@ from probssl.pairings.each import Each
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, Rotations
 from probssl.pairings.image_score import CountableImageAugmentation
 from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, each_alone, image_preset
-from probssl.pairings.masking import MaskAndNoise
+from probssl.pairings.masking import MaskAndNoise, Resampled
 from probssl.pairings.neighbours import RowPairs, neighbours
 from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
 
@@ -19,6 +19,7 @@ __all__ = [
     "MaskAndNoise",
     "Needs",
     "Pairing",
+    "Resampled",
     "Rotations",
     "RowPairs",
     "SampledPairing",

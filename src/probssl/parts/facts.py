@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from probssl.data import Dataset
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,15 +20,6 @@ class Facts:
     """That training sees; of a world, which has no end, those it is looked at by."""
     name: str | None = None
     """Of a data set that is known by name: "mnist", "sphere10"."""
-
-    @classmethod
-    def of(cls, data: Dataset) -> Facts:
-        """What is known of a data set; of its test rows nothing."""
-        from probssl.data import images_of, world_of
-
-        kind, named = data.layout.kind, data.source
-        name = world_of(named) if kind == "world" else images_of(named) if kind == "images" else None
-        return cls(kind, data.layout.shape, len(data.rows("train")), name)
 
     @property
     def features(self) -> int:

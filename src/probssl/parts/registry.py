@@ -111,6 +111,7 @@ KINDS: dict[str, Registry] = {
             *_entries(
                 "objectives.",
                 ("infonce", "infonce:InfoNCE", "InfoNCE, the KL loss: sample the normaliser"),
+                ("debiased", "debiased:DebiasedInfoNCE", "InfoNCE corrected for negatives that are related in truth"),
                 ("snl", "normalised:SNL", "self-normalised likelihood: learn the normaliser"),
                 ("nce", "normalised:NCE", "noise-contrastive estimation: classify against it"),
                 ("fisher", "fisher:Fisher", "Fisher divergence: differentiate it away, no negatives"),
@@ -176,6 +177,7 @@ KINDS: dict[str, Registry] = {
                 ("cosine", "Cosine", "(1 − cos) / temperature"),
                 ("pnorm", "PNorm", "sum of |difference|^p"),
                 ("dot", "Dot", "−⟨a, b⟩ / temperature"),
+                ("student", "Student", "heavy tails: the kernel of Student's t, as in t-SNE"),
                 ("anisotropic", "Anisotropic", "half the squared distance, each dimension with its own learnt weight"),
                 ("asymmetric", "Asymmetric", "another energy, the augmented side with a map of its own"),
             ),
@@ -187,6 +189,7 @@ KINDS: dict[str, Registry] = {
             *_entries(
                 "pairings.",
                 ("mask-and-noise", "masking:MaskAndNoise", "features set to 0 at random, and noise"),
+                ("resample", "masking:Resampled", "features replaced by those of other rows, as in SCARF"),
                 ("gaussian-noise", "gaussian:GaussianNoise", "Gaussian noise"),
                 ("rotations", "gaussian:Rotations", "rotations of the plane, and noise"),
                 ("linear-mixture", "gaussian:LinearMixture", "one of several linear maps, and noise"),

@@ -124,9 +124,11 @@ def fixed_energy(objective: str) -> str | None:
 
 def bound(module: nn.Module, context: Context) -> nn.Module:
     """A copy of an encoder: one of ours with weights for the context, any other with those it has."""
-    made = module.bind(context) if isinstance(module, Part) else copy.deepcopy(module)
-    assert made is not module
-    return made
+    from probssl.encoders.foreign import as_encoder
+
+    if isinstance(module, Part):
+        return module.bind(context)
+    return as_encoder(copy.deepcopy(module), context.need("shape"))
 
 
 def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:

@@ -15,6 +15,7 @@ from probssl.errors import InputError, ProbsslError
 from probssl.objectives.reference import Estimate, ReferenceLosses
 from probssl.pairings import Needs
 from probssl.parts.part import Part
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved
 from probssl.runs.evaluation import loss_standing
 from probssl.runs.folder import Run
@@ -61,7 +62,8 @@ class Remedy:
         now = getattr(resolved, part)
         if name:
             settings = vars(now) if part == "plan" else now.settings() if isinstance(now, Part) else {}
-            if name not in settings or str(settings[name]) == self.change:
+            entry = KINDS[part].get(resolved.called(part)) if part in KINDS else None
+            if name not in settings or (entry and name in entry.preset) or str(settings[name]) == self.change:
                 return False
         elif resolved.called(part) == self.change or (part == "energy" and not resolved.energy_is_open):
             return False

@@ -210,6 +210,8 @@ class Run:
         moved = dataclasses.replace(self.source, data=path or self.source.data)
         if path is not None:
             found = moved.read()
+        elif is_dataset(data):
+            found = moved.divided(data)
         else:
             columns: dict[str, Any] = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
             found = moved.divided(load(data, **columns))

@@ -17,8 +17,7 @@ from probssl import processes
 from probssl.data import Corrupt, Dataset, Table, check_trainable, is_dataset, load
 from probssl.encoders import encode
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
-from probssl.model import Model
-from probssl.parts.facts import Facts
+from probssl.model import Model, facts_of
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs import folder as folders
@@ -139,7 +138,7 @@ def fit(
                 chosen.seed,
             )
             dataset, source = _first_read(data, asked, test, base, announce)
-        resolved = resolve(chosen, Facts.of(dataset))
+        resolved = resolve(chosen, facts_of(dataset))
         source = dataclasses.replace(source, facts=resolved.facts.as_dict())
         if before is not None:
             folders.check_same(before.recipe, resolved.recipe)

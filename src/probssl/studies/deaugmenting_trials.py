@@ -11,7 +11,7 @@ from probssl.data import load_table
 from probssl.encoders import encode
 from probssl.errors import InputError
 from probssl.metrics import linear_probe, rankme
-from probssl.model import Model
+from probssl.model import Model, facts_of
 from probssl.objectives.normalised import Biased
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
@@ -53,7 +53,7 @@ def _training(config: Config) -> Training:
     data, seed, steps = config["data"], config["seed"], config["steps"]
     table = load_table(data, seed=seed)
     if data == CIRCLES:
-        x, made = circles_trials.inputs(table), on_circles(config, Facts.of(table)).bind()
+        x, made = circles_trials.inputs(table), on_circles(config, facts_of(table)).bind()
         return Training(
             made.encoder, made.objective, circles_trials.augmentation(), x, circles_plan(steps, len(x)), seed
         )
