@@ -178,6 +178,7 @@ class Model:
         source: Data,
         *,
         label: str | None = None,
+        ids: str | None = None,
         corrupt: Corrupt = "refuse",
         progress: Progress | None = None,
     ) -> Dataset:
@@ -188,12 +189,13 @@ class Model:
         if not self.of_images:
             if corrupt != "refuse":
                 raise InputError(f"{_written(source)} is read as a table: corrupt is for images")
-            return load(source, label=label, features=self.feature_names or None, seed=seed, progress=progress)
+            names = self.feature_names or None
+            return load(source, label=label, ids=ids, features=names, seed=seed, progress=progress)
         if isinstance(source, (str, os.PathLike)) and images_of(source) is not None:
             of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
             size = None if of_one_size else (shape[1], shape[2])
-            return load(source, label=label, size=size, corrupt=corrupt, progress=progress)
-        found = load(source, label=label, progress=progress)
+            return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
+        found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
             raise InputError(f"the model is of images, and {found.source} is no set, folder or archive of images")
         return found

@@ -22,7 +22,7 @@ from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs import folder as folders
 from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
-from probssl.runs.folder import MODEL, RECIPE, Run, Source
+from probssl.runs.folder import MODEL, RECIPE, Run, Source, absolute
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train
 from probssl.training.files import atomic_path
@@ -112,6 +112,8 @@ def fit(
             if known is None
             else f"{out} holds no run to resume"
         )
+    if before is not None and before.finished and not before.checkpoints:
+        raise InputError(f"{out} has no checkpoint left to resume from: begin another run with its weights, by --from")
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     first = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = first.with_choices(**parts, seed=seed).with_settings(changes)
@@ -245,7 +247,7 @@ def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce:
             raise InputError(f"{dataset.source} has 1 {half} {what}, and two are the least: add more, or choose --test")
     remembered = kept if kept is None or isinstance(kept, (int, float)) else str(kept)
     if isinstance(remembered, str) and remembered not in dataset.layout.names:
-        remembered = _absolute(remembered)
+        remembered = absolute(remembered)
     source = dataclasses.replace(
         asked,
         data=from_anywhere(data, dataset),
@@ -267,8 +269,8 @@ def _again(before: Run, data: Any, given: dict[str, Any], announce: _Announcer) 
             option = f"--{name.replace('_', '-')}"
             was = f"with {option} {_plainly(stored)}" if stored else f"without {option}"
             raise InputError(f"the run in {before.folder} was started {was}, and --resume cannot change it")
-    if data is not None and not (isinstance(data, (str, os.PathLike)) and _absolute(data) == before.source.data):
-        return before.found_at(data if not isinstance(data, (str, os.PathLike)) else _absolute(data)), before.source
+    if data is not None and not (isinstance(data, (str, os.PathLike)) and absolute(data) == before.source.data):
+        return before.found_at(data if not isinstance(data, (str, os.PathLike)) else absolute(data)), before.source
     if before.source.data in folders.OBJECTS:
         raise InputError(f"the run was trained on an object in memory ({before.source.data}): hand it in again")
     with announce.reading(before.source.data) as bytes_read:
@@ -279,7 +281,7 @@ def _plainly(value: Any) -> Any:
     """A way of reading data as the command line writes it."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
-    return _absolute(value) if isinstance(value, str) and Path(value).exists() else value
+    return absolute(value) if isinstance(value, str) and Path(value).exists() else value
 
 
 def _train(model: Model, data: Dataset, folder: Path, resume: bool, reporter: Reporter, device: str) -> Fitted:
@@ -359,13 +361,7 @@ def unused(folder: Path) -> Path:
 
 def from_anywhere(data: Any, dataset: Dataset) -> str:
     """The full path of a file or folder, so that the run finds its data again from elsewhere; names stay names."""
-    return _absolute(data) if isinstance(data, (str, os.PathLike)) else dataset.source
-
-
-def _absolute(data: str | os.PathLike[str]) -> str:
-    from probssl.data import IMAGES
-
-    return str(Path(data).resolve()) if data not in IMAGES and Path(data).exists() else os.fspath(data)
+    return absolute(data) if isinstance(data, (str, os.PathLike)) else dataset.source
 
 
 class _Announcer:
