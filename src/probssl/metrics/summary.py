@@ -129,9 +129,7 @@ def evaluate(
             )
         splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
         starts, rows = (2, 1000) if quick else (5, 4000)
-        return gmm_probe(
-            x, _given(labels), fitted_on=fitted_on, splits=splits, starts=starts, max_rows=rows, seed=seed
-        )
+        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=starts, max_rows=rows, seed=seed)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"
