@@ -102,7 +102,7 @@ def evaluate(
     """As `summarise`, with a line beside each number that says how it was computed or why it is None.
 
     `fitted_on`: representations and labels of other rows, on which probes are fitted in place of splits of these.
-    `quick`: mixtures, which cost more than all the rest, are fitted from fewer starts and to fewer rows.
+    `quick`: mixtures of clusters, which take longest, are fitted to fewer rows.
     """
     x = representations(z)
     if labels is not None:
@@ -128,7 +128,7 @@ def evaluate(
                 f"of a class, are not fitted here."
             )
         splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
-        starts, rows = (2, 2000) if quick else (5, 4000)
+        starts, rows = (2, 1000) if quick else (5, 4000)
         return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=starts, max_rows=rows, seed=seed)
 
     def sampled(limit: int) -> str:
