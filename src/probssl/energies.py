@@ -19,6 +19,20 @@ from probssl.encoders import Predictor
 from probssl.errors import InputError
 from probssl.parts.part import Context, Part
 
+__all__ = [
+    "Anisotropic",
+    "Asymmetric",
+    "Cosine",
+    "Dot",
+    "Energy",
+    "Euclidean",
+    "InnerProductEnergy",
+    "PNorm",
+    "Student",
+    "squared_distance_factors",
+    "unit",
+]
+
 
 def unit(z: Tensor, length: float = 1.0) -> Tensor:
     """z · length / ‖z‖ along the last dimension, smooth at zero so that second derivatives stay finite."""

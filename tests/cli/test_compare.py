@@ -85,19 +85,6 @@ def test_a_constant_column_is_refused(scratch):
     assert not (scratch / "compared").exists()
 
 
-def test_the_time_is_kept(table, scratch):
-    one = ["--objectives", "infonce,snl", "--energies", "cosine", "--dims", "2", "--out", scratch / "c"]
-    began = time.monotonic()
-    process = start("compare", table, "--label", "kind", "--minutes", "0.4", "--json", *one)
-    stdout, stderr = process.communicate(timeout=120)
-    took = time.monotonic() - began
-    assert process.returncode == 0, stderr
-    assert took <= 24.5  # half a second for the interpreter itself
-    found = json.loads(stdout)
-    assert found["rounds"][0]["finished"] > 0
-    assert (scratch / "c" / "index.html").is_file()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interruption_writes_what_was_finished(number, table, scratch):
     out = scratch / "c"

@@ -1,5 +1,6 @@
 """Help fits 80 columns, shows an example and the defaults, and comes at once."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -26,13 +27,12 @@ def test_help_fits_and_has_an_example(command):
     assert "…" not in example[0]
 
 
-def test_help_reads_as_one_text():
+def test_paragraphs_of_help_are_broken_where_the_terminal_ends():
     for command in COMMANDS:
-        box = [line for line in succeed(*command.split(), "--help").stdout.splitlines() if "─" in line or "│" in line]
-        text = succeed(*command.split(), "--help").stdout.splitlines()
-        prose = [line.strip() for line in text[: text.index(box[0])]]
-        for line, following in zip(prose, prose[1:], strict=False):
-            assert not following or len(line) + len(following.split()[0]) > 76 or not line or line.endswith((".", "]"))
+        text = [line.strip() for line in succeed(*command.split(), "--help").stdout.splitlines()]
+        prose = text[: next(number for number, line in enumerate(text) if line.startswith("╭"))]
+        for line, following in itertools.pairwise(prose):
+            assert not line or not following or len(f"{line} {following.split()[0]}") > 78
 
 
 def test_every_command_is_listed():

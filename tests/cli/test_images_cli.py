@@ -1,18 +1,16 @@
 """Images on the command line and in one call: fit, embed, evaluate, doctor, report, sample, ood, resume."""
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.image import imread, imsave
 from safetensors.torch import load_file
 
-import probssl
-from probssl.data import ImageSet, load_images
-from probssl.parts.recipe import Recipe
-from probssl.runs import Run
+from probssl.data import load
+from probssl.runs import Run, evaluation
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.test_fit import FILES
 
@@ -27,6 +25,11 @@ def bars(count, kind, seed, side=12, channels=1):
         start = random.integers(0, side - 3)
         image[:, :, start : start + 3] = 220
     return images if kind == "standing" else images.transpose(0, 1, 3, 2)
+
+
+def narrow(width):
+    """Options of a small network of convolutions."""
+    return ["--set", f"encoder.widths={width}", "--set", "encoder.hidden=8"]
 
 
 def write(folder, images):
@@ -45,73 +48,82 @@ def room(tmp_path_factory):
     write(base / "plain", bars(10, "lying", 5, side=20, channels=3))
     write(base / "mixed" / "a", bars(3, "lying", 6, side=9, channels=3))
     write(base / "mixed" / "b", bars(3, "lying", 7, side=14, channels=3))
-    options = ["--width", 4, "--dim", 6, "--batch-size", 16, "--steps", 12, "-q"]
+    options = [*narrow(4), "--dim", 6, "--batch-size", 16, "--steps", 12, "-q"]
+    density = ["--objective", "gedi", "--set", "objective.clusters=2"]
     succeed("fit", base / "bars", "--objective", "simclr", *options, "--out", base / "run")
-    succeed("fit", base / "bars", "--objective", "gedi", "--clusters", 2, *options, "--out", base / "density")
+    succeed("fit", base / "bars", *density, *options, "--out", base / "density")
     return base
+
+
+def halves(found):
+    """Images for training and for the test."""
+    return [found.batch(found.rows(part)).numpy() for part in ("train", "test")]
 
 
 def test_fit_on_a_folder_writes_a_run(room):
     assert {path.name for path in (room / "run").iterdir()} == {*FILES, "pictures.npz"}
     run = Run(room / "run")
-    assert (run.recipe.images, run.recipe.shape, run.recipe.network) == ("bars", (3, 12, 12), "conv")
-    assert (run.recipe.augmentation, run.recipe.energy) == ("simclr-cifar", "cosine")
+    facts, recipe = run.resolved.facts, run.recipe
+    assert (facts.kind, facts.shape, recipe.encoder.name) == ("images", (3, 12, 12), "conv")
+    assert recipe.pairing.name == "simclr-cifar"
     page = (room / "run" / "report.html").read_text()
     assert "Images and their augmentations" in page
     assert "Nearest neighbours" in page
     assert "Samples" not in page
     assert "Samples" in (room / "density" / "report.html").read_text()
     assert list(run.comparison.rows) == ["raw pixels", "PCA to 6", "untrained encoder", "trained encoder"]
-    assert run.comparison.judged == "16 test images, probes fitted on 48 training images"
+    assert run.comparison.judged == "16 rows that training never saw, probes fitted on 48 rows that it did see"
     assert run.comparison.deaugmenting == {}
     assert run.comparison.loss.optimum is None
     with np.load(room / "run" / "pictures.npz") as sheets:
         heads = sheets["neighbours"][:, 0]
-        test = load_images(room / "bars").test_images
+        test = halves(load(room / "bars"))[1]
         assert all(any(np.array_equal(head, image) for image in test) for head in heads)
 
 
 def test_probes_are_fitted_on_the_training_half_and_judged_on_the_test_half(room):
     from sklearn.linear_model import LogisticRegression
 
-    run, found = Run(room / "run"), load_images(room / "bars")
+    run, found = Run(room / "run"), load(room / "bars")
     told = document("evaluate", room / "run")
-    probe = LogisticRegression(max_iter=1000).fit(run.model.embed(found, "train"), found.train_labels)
-    accuracy = probe.score(run.model.embed(found, "test"), found.test_labels)
+    probe = LogisticRegression(max_iter=1000).fit(run.model.embed(found, "train"), found.labels[~found.test])
+    accuracy = probe.score(run.model.embed(found, "test"), found.labels[found.test])
     assert told["rows"]["trained encoder"]["linear_probe"] == pytest.approx(accuracy)
     assert told["rows"]["trained encoder"]["linear_probe_spread"] is None
-    assert told["judged"].startswith("16 test images")
+    assert told["judged"].startswith("16 rows that training never saw")
 
 
 def test_embedding_parts_arrays_and_other_folders(room, scratch):
-    model, found = Run(room / "run").model, load_images(room / "bars")
+    model, (train, test) = Run(room / "run").model, halves(load(room / "bars"))
     assert document("embed", room / "run", room / "bars", "--out", "all.npy") == {
         "out": "all.npy",
         "rows": 64,
         "dim": 6,
     }
-    halves = []
-    for part in ("train", "test"):
-        succeed("embed", room / "run", room / "bars", "--part", part, "--out", f"{part}.npy", "-q")
-        halves.append(np.load(f"{part}.npy"))
-        assert np.array_equal(halves[-1], model.embed(getattr(found, f"{part}_images")))
-    assert np.allclose(np.load("all.npy"), np.concatenate(halves), atol=1e-5)
-    floats = (found.test_images / np.float32(255)).astype(np.float64)
-    assert np.allclose(model.embed(floats), halves[1], atol=1e-5)
+    codes = []
+    for half, images in (("train", train), ("test", test)):
+        succeed("embed", room / "run", room / "bars", "--half", half, "--out", f"{half}.npy", "-q")
+        codes.append(np.load(f"{half}.npy"))
+        assert np.array_equal(codes[-1], model.embed(images))
+    assert np.allclose(np.load("all.npy"), np.concatenate(codes), atol=1e-5)
+    floats = (test / np.float32(255)).astype(np.float64)
+    assert np.allclose(model.embed(floats), codes[1], atol=1e-5)
     succeed("embed", room / "run", room / "plain", "--out", "plain.csv", "-q")
-    assert np.loadtxt("plain.csv", delimiter=",", skiprows=1).shape == (10, 6), "resized to the model's size"
-    grey = found.test_images[:, :1]
-    assert np.array_equal(model.embed(grey), model.embed(grey.repeat(3, axis=1))), "grey is shown three times"
-    assert refusal("embed", room / "run", room / "bars", "--part", "both", "--out", "z.npy").count("train, test")
-    assert "has no rows for the test" in refusal(
-        "embed", room / "run", room / "plain", "--part", "test", "--out", "z.npy"
+    written = pd.read_csv("plain.csv")
+    assert list(written.columns) == ["id", *(f"z{i}" for i in range(6))]
+    assert list(written["id"]) == [f"{i:03}.png" for i in range(10)], (
+        "resized to the model's size, named by their files"
     )
+    grey = test[:, :1]
+    assert np.array_equal(model.embed(grey), model.embed(grey.repeat(3, axis=1))), "grey is shown three times"
+    assert "'both'" in refusal("embed", room / "run", room / "bars", "--half", "both", "--out", "z.npy")
+    assert "has no test rows" in refusal("embed", room / "run", room / "plain", "--half", "test", "--out", "z.npy")
 
 
 def test_doctor_and_report(room, scratch):
     told = document("doctor", room / "run")
     assert told["loss"]["constant"]["mean"] > 0
-    assert not any("--preservation" in remedy for found in told["findings"] for remedy in found["remedies"])
+    assert not any("preservation" in remedy for found in told["findings"] for remedy in found["remedies"])
     page = document("report", room / "run", "--out", "page.html")["report"]
     assert "Nearest neighbours" in Path(page).read_text()
 
@@ -146,7 +158,7 @@ def test_corrupt_images_are_refused_or_skipped(room, scratch):
     write(scratch / "bad" / "a", bars(6, "lying", 6))
     write(scratch / "bad" / "b", bars(6, "standing", 7))
     (scratch / "bad" / "b" / "torn.png").write_bytes(b"not an image")
-    options = ["--width", 2, "--dim", 3, "--steps", 2, "--batch-size", 4]
+    options = [*narrow(2), "--dim", 3, "--steps", 2, "--batch-size", 4]
     said = refusal("fit", "bad", *options, "--out", "r")
     assert "b/torn.png is not a whole image" in said
     assert "--corrupt skip" in said
@@ -155,7 +167,7 @@ def test_corrupt_images_are_refused_or_skipped(room, scratch):
     assert list(told["left_out"]) == ["b/torn.png"]
     assert Run(Path("r")).source.corrupt == "skip"
     succeed("evaluate", "r", "-q")  # the run's own choice
-    assert "left out 1 file: b/torn.png (it is damaged: " in succeed("fit", "--resume", "--out", "r").stderr
+    assert "left out b/torn.png: it is damaged" in succeed("fit", "--resume", "--out", "r").stderr
     assert "torn.png" in refusal("embed", "r", "bad", "--out", "z.npy")
     document("fit", "bad", *options, "--objective", "vae", "--out", "v", "--corrupt", "skip")
     assert document("sample", "v", "--n", 3, "--out", "v.npy")["rows"] == 3
@@ -163,38 +175,38 @@ def test_corrupt_images_are_refused_or_skipped(room, scratch):
     assert "torn.png" in shown.stderr
     assert np.load("z.npy").shape == (12, 3)
     assert "leave out --corrupt" in refusal("fit", "sklearn:iris", "--corrupt", "skip", "--steps", 2)
-    assert probssl.fit("bad", corrupt="skip", width=2, dim=3, steps=2, batch_size=4).source.corrupt == "skip"
 
 
 @pytest.mark.parametrize("objective", ["fisher", "sliced-fisher"])
 def test_objectives_on_scores_train_on_images(room, scratch, objective):
-    succeed("fit", room / "bars", "--objective", objective, "--hidden", 8, "--dim", 3, "--steps", 4, "-q", "--out", "r")
+    options = ["--objective", objective, "--dim", 3, "-q"]
+    succeed("fit", room / "bars", *options, "--set", "encoder.hidden=8", "--steps", 4, "--out", "r")
     recipe = Run(scratch / "r").recipe
-    assert (recipe.network, recipe.augmentation, recipe.energy) == ("mlp", "siamese-fisher", "euclidean")
+    assert (recipe.encoder.name, recipe.pairing.name) == ("mlp", "siamese-fisher")
     succeed("doctor", "r")
-    options = ["--width", 2, "--augmentation", "gedi-cifar10", "--dim", 3, "--steps", 2]
-    fit = ["fit", room / "bars", "--objective", objective, *options, "-q", "--out", "deep", "--network"]
-    assert "resnet18-group or mlp" in refusal(*fit, "resnet18")
-    succeed(*fit, "resnet18-group")
+    deep = ["--pairing", "gedi-cifar10", "--encoder", "resnet18", "--set", "encoder.width=2", "--steps", 2]
+    fit = ["fit", room / "bars", *options, *deep, "--evaluate", "none", "--out", "deep"]
+    assert "normalisation" in refusal(*fit)
+    succeed(*fit, "--set", "encoder.normalisation=group")
 
 
 def test_several_sizes(room):
     assert "mixed" in refusal("fit", room / "mixed", "--steps", 2, "--out", "r")
-    found = document(
-        "fit", room / "mixed", "--size", "8,10", "--width", 2, "--steps", 2, "--batch-size", 4, "--out", "r"
-    )
-    assert found["judged"] == "± standard deviation over splits of 6 images"
+    options = ["--size", "8,10", *narrow(2), "--steps", 2, "--batch-size", 4]
+    found = document("fit", room / "mixed", *options, "--out", "r")
+    assert found["judged"] == "± standard deviation over splits of 6 rows", "too few to set some aside"
     run = Run(Path("r"))
-    assert (run.recipe.shape, run.source.size) == ((3, 8, 10), (8, 10))
+    assert (run.resolved.facts.shape, run.source.size) == ((3, 8, 10), (8, 10))
     assert "--size 8,10" in refusal("fit", "--resume", "--out", "r", "--size", "9")
     succeed("evaluate", "r", "-q")
     succeed("fit", "--resume", "--out", "r", "-q")
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(room, scratch, monkeypatch):
-    from probssl.training import Reporter, progress
+    from probssl.training import Reporter
 
-    options = [room / "bars", "--objective", "gedi", "--width", 2, "--dim", 4, "--batch-size", 8, "--steps", 10]
+    sizes = [*narrow(2), "--dim", 4, "--batch-size", 8, "--steps", 10, "--evaluate", "none"]
+    options = [room / "bars", "--objective", "gedi", *sizes]
     succeed("fit", *options, "--out", "whole", "-q")
 
     class Stops(Reporter):
@@ -202,13 +214,13 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(room, scratch, monkeypatch)
             if step == 4:
                 os.kill(os.getpid(), 2)
 
-    monkeypatch.setattr("probssl.training.Reporter", Stops)
+    monkeypatch.setattr("probssl.runs.workflow.Reporter", Stops)
     from tests.cli.shell import probssl as shell
 
     stopped = shell("fit", *options, "--out", "parts", "-q")
     assert stopped.exit_code == 130
     assert "stopped at step 4 with a checkpoint" in stopped.stderr
-    monkeypatch.setattr("probssl.training.Reporter", progress.Reporter)
+    monkeypatch.setattr("probssl.runs.workflow.Reporter", Reporter)
     succeed("fit", "--resume", "--out", "parts", "-q")
     whole, parts = (load_file(scratch / name / "model.safetensors") for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
@@ -220,16 +232,14 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(room, scratch, monkeypatch)
     [
         (["--label", "kind"], ["--label", "set of images"]),
         (["--drop", "a"], ["--drop", "set of images"]),
-        (["--noise", 0.1], ["noise", "bars is a set of images"]),
-        (["--preservation", 0.1], ["preservation", "set of images"]),
-        (
-            ["--objective", "fisher", "--augmentation", "simclr-cifar"],
-            ["fisher", "score", "siamese-fisher", "not simclr-cifar"],
-        ),
-        (["--corrupt", "mend"], ["'mend'", "refuse or skip"]),
-        (["--network", "vgg"], ["'vgg'", "conv"]),
+        (["--ids", "a"], ["--ids", "set of images"]),
+        (["--set", "pairing.preservation=0.1"], ["pairing 'simclr-cifar'", "'preservation'"]),
+        (["--pairing", "mask-and-noise"], ["MaskAndNoise", "[3, 12, 12]"]),
+        (["--objective", "fisher", "--pairing", "simclr-cifar"], ["Fisher", "score", "noise"]),
+        (["--corrupt", "mend"], ["--corrupt", "mend", "refuse or skip"]),
+        (["--encoder", "vgg"], ["'vgg'", "conv"]),
         (["--size", "x"], ["--size"]),
-        (["--hidden", "8"], ["hidden", "conv"]),
+        (["--set", "encoder.width=8"], ["encoder 'conv'", "'width'", "'widths'"]),
     ],
 )
 def test_what_images_have_no_use_for_is_refused(options, named, room, scratch):
@@ -239,52 +249,22 @@ def test_what_images_have_no_use_for_is_refused(options, named, room, scratch):
 
 
 def test_what_tables_have_no_use_for_is_refused(scratch):
-    for options in (["--network", "conv"], ["--width", 3], ["--augmentation", "gedi-mnist"], ["--size", 8]):
+    for options in (["--encoder", "conv"], ["--pairing", "gedi-mnist"], ["--size", 8]):
         said = refusal("fit", "sklearn:iris", *options, "--steps", 2)
         assert "images" in said
-        assert "table" in said
     assert not list(scratch.iterdir())
 
 
-def test_help_tells_the_defaults_of_images():
-    shown = " ".join(succeed("fit", "--help").stdout.split())
-    recipe = Recipe.for_images("x")
-    told = f"the {recipe.energy} energy at temperature {recipe.temperature}, {recipe.steps} steps and a learning rate"
-    assert f"{told} of {recipe.lr}" in shown
-
-
 def test_tables_and_images_are_not_mixed_up(room, scratch):
-    succeed("fit", "sklearn:iris", "--steps", 2, "--out", "iris", "-q")
+    succeed("fit", "sklearn:iris", "--steps", 2, "--evaluate", "none", "--out", "iris", "-q")
     assert "is no set, folder or archive of images" in refusal("embed", room / "run", "sklearn:iris", "--out", "z.npy")
     assert refusal("embed", "iris", room / "bars", "--out", "z.npy")
-    assert "--part is for sets of images" in refusal(
-        "embed", "iris", "sklearn:iris", "--part", "test", "--out", "z.npy"
-    )
-    assert "compare sets losses side by side on tables" in refusal("compare", room / "bars")
-
-
-def test_one_call_in_python(tmp_path):
-    images = np.concatenate([bars(20, "standing", 0), bars(20, "lying", 1)])
-    labels = np.repeat([0, 1], 20)
-    data = ImageSet.of_halves("bars", images[::2], labels[::2], images[1::2], labels[1::2], ("standing", "lying"))
-    options = {"dim": 3, "width": 2, "steps": 3, "batch_size": 8, "overwrite": True, "out": tmp_path / "run"}
-    run = probssl.fit(data, **options)
-    assert run.recipe.augmentation == "gedi-mnist"
-    assert run.model.embed(data, "test").shape == (20, 3)
-    assert 0 <= probssl.evaluate(run.model, data).rows["trained encoder"]["linear_probe"] <= 1
-    assert json.loads((tmp_path / "run" / "source.json").read_text())["data"] == "bars"
-    again = probssl.fit(images[::2], **options)
-    assert np.array_equal(again.model.embed(images), run.model.embed(images)), "arrays are trained on as sets are"
-    floats = probssl.fit(images[::2] / np.float32(255), **options)
-    assert np.allclose(floats.model.embed(images), run.model.embed(images), atol=1e-4), "floats are kept"
-    assert np.array_equal(probssl.Model.load(tmp_path / "run").embed(images), floats.model.embed(images))
+    assert "has no test rows" in refusal("embed", "iris", "sklearn:iris", "--half", "test", "--out", "z.npy")
 
 
 @needs_mnist
 def test_digits_by_name(scratch, monkeypatch):
-    monkeypatch.setattr("probssl.runs.evaluation.IMAGES", 300)
-    found = document("fit", "mnist", "--width", 2, "--dim", 4, "--steps", 3, "--batch-size", 32, "--out", "r")
-    assert found["judged"] == "300 test images, probes fitted on 300 training images"
-    assert Run(scratch / "r").recipe.shape == (1, 28, 28)
-    told = refusal("embed", "r", "mnist", "--part", "none", "--out", "z.npy")
-    assert "train, test, all" in told
+    monkeypatch.setitem(evaluation.MOST_ROWS, "quick", 300)
+    found = document("fit", "mnist", *narrow(2), "--dim", 4, "--steps", 3, "--batch-size", 32, "--out", "r")
+    assert found["judged"] == "300 rows that training never saw, probes fitted on 300 rows that it did see"
+    assert Run(scratch / "r").resolved.facts.shape == (1, 28, 28)

@@ -54,7 +54,10 @@ def test_interruption(number, table, scratch):
     ("objective", "kept"),
     [
         (["snl", "--steps", "600"], "objective.bias"),
-        (["gedi", "--steps", "300", "--clusters", "2", "--sgld-steps", "2"], "objective.buffer."),
+        (
+            ["gedi", "--steps", "300", "--set", "objective.clusters=2", "--set", "objective.sampler.steps=2"],
+            "objective.buffer.",
+        ),
     ],
 )
 def test_killed_and_resumed_is_the_run_that_was_not_killed(objective, kept, table, scratch):
@@ -78,17 +81,21 @@ def test_killed_and_resumed_is_the_run_that_was_not_killed(objective, kept, tabl
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--lr", "0.5"], "lr = 0.01"),
-        (["--objective", "snl"], "objective = infonce"),
+        (["--lr", "0.5"], "plan.lr = 0.01"),
+        (["--objective", "snl"], "objective.name = infonce"),
+        (["--set", "pairing.noise=0.5"], "pairing.noise = 0.25"),
+        (["--steps", "20"], "plan.steps = 30"),
+        (["--test", "0.5"], "--test 0.2"),
+        (["--ids", "a"], "--ids"),
         (["--label", "a"], "--label kind"),
         (["--drop", "a"], "--drop"),
         (["--keep-constant"], "--keep-constant"),
         (["--overwrite"], "--overwrite"),
-        (["--recipe", "other.toml"], "steps = 30"),
+        (["--recipe", "other.toml"], "plan.lr = 0.01"),
     ],
 )
 def test_resume_refuses_to_change_the_run(options, named, run, scratch):
-    (scratch / "other.toml").write_text("steps = 31\n")
+    (scratch / "other.toml").write_text("[plan]\nlr = 31\n")
     before = (run / "model.safetensors").read_bytes()
     said = refusal("fit", "--resume", "--out", run, "-q", *options)
     assert named in said
@@ -104,6 +111,19 @@ def test_resuming_what_is_not_there(table):
     succeed("fit", table, "--label", "kind", "--steps", 2, "--resume", "--out", "new", "-q")
 
 
+def test_more_steps_extend_a_finished_run(copy):
+    before = load_file(copy / "model.safetensors")
+    told = document("fit", "--resume", "--out", copy, "--steps", 45)
+    assert told["steps"] == 45
+    run = Run(copy)
+    assert [row["step"] for row in run.rows] == sorted({row["step"] for row in run.rows})
+    assert run.rows[0]["step"] < 30 < run.rows[-1]["step"] == run.steps == 45
+    after = load_file(copy / "model.safetensors")
+    assert not all(before[name].equal(after[name]) for name in before)
+    assert run.comparison.rows["trained encoder"] == told["rows"]["trained encoder"]
+    assert document("runs", copy)["runs"][0]["step"] == 45
+
+
 def test_resuming_a_finished_run_changes_nothing(copy):
     before = load_file(copy / "model.safetensors")
     succeed("fit", "--resume", "--out", copy, "-q")
@@ -112,12 +132,12 @@ def test_resuming_a_finished_run_changes_nothing(copy):
 
 
 def test_ctrl_c_while_evaluating_says_how_to_go_on(table, monkeypatch):
-    from probssl import runs
+    from probssl.runs import workflow
 
     def stop(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "assess", stop)
+    monkeypatch.setattr(workflow, "assess", stop)
     result = probssl("fit", table, "--label", "kind", "--steps", 2, "--out", "r", "-q")
     assert result.exit_code == 130
     assert "probssl fit --resume --out r" in result.stderr

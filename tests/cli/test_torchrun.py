@@ -28,7 +28,7 @@ def torchrun(*args):
 
 
 def test_a_run_is_complete_and_said_once(table, scratch):
-    process = torchrun("fit", table, "--label", "kind", "--steps", 30, "--precision", "bfloat16", "--json")
+    process = torchrun("fit", table, "--label", "kind", "--steps", 30, "--set", "plan.precision=bfloat16", "--json")
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     told = json.loads(stdout)
@@ -36,7 +36,7 @@ def test_a_run_is_complete_and_said_once(table, scratch):
     assert told["steps"] == run.log[-1]["step"] == 30
     names = {path.name for path in run.folder.iterdir()}
     assert names >= {"recipe.toml", "source.json", "model.safetensors", "metrics.json", "projection.npz", "report.html"}
-    assert run.recipe.precision == "bfloat16"
+    assert run.recipe.plan["precision"] == "bfloat16"
     assert document("doctor", run.folder)["healthy"] in (True, False)
 
 

@@ -5,19 +5,20 @@ import json
 import numpy as np
 import pytest
 import torch
-from probssl.recipe import EVERY_OBJECTIVE, NEEDS_SCORE, WITH_MEMORY, Recipe
 from safetensors.torch import load_file
 
 import probssl
 from probssl.data import load, names
 from probssl.errors import InputError
 from probssl.model import Model
-from probssl.runs import Run, begin, train
-from probssl.runs.doctor import _remedies
+from probssl.parts.recipe import Named, Recipe
+from probssl.parts.registry import KINDS
+from probssl.runs import Run
+from probssl.runs.doctor import REMEDIES, _remedies
 from tests.cli.shell import document, refusal, succeed
 from tests.cli.shell import probssl as command
 
-FIT = ["fit", "world:sphere3", "--objective", "infonce", "--energy", "cosine", "--hidden", "32,32"]
+FIT = ["fit", "world:sphere3", "--objective", "infonce", "--energy", "cosine", "--set", "encoder.hidden=32,32"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,9 +46,11 @@ def test_latents_are_found(trained):
     assert found["loss"]["share_learnt"] > 0.9
     assert found["deaugmenting"]["trained encoder"]["kl_exact_model"] < 0.2
     assert found["protocols"]["linear_r2"].startswith("affine fit")
-    recipe = Run(folder).recipe
-    assert (recipe.world, recipe.dim, recipe.temperature, recipe.hidden) == ("sphere3", 3, 1 / 3, (32, 32))
-    assert "noise" not in (folder / "recipe.toml").read_text()
+    resolved = Run(folder).resolved
+    assert (resolved.facts.name, resolved.energy.settings()) == ("sphere3", {"temperature": 1 / 3})
+    assert resolved.recipe.encoder.settings["hidden"] == (32, 32)
+    assert resolved.recipe.encoder.settings["dim"] == 3
+    assert "pairing" not in (folder / "recipe.toml").read_text()
 
 
 def test_what_is_shown_fits(trained):
@@ -87,15 +90,18 @@ def test_doctor(trained):
     told = document("doctor", trained[0])
     assert told["healthy"] is True
     assert any("knew the world exactly" in note for note in told["notes"])
-    remedies = _remedies("dimension", Recipe.for_world("sphere3", energy="euclidean"))
+    resolved = Model.untrained(Recipe(energy="euclidean"), load("world:sphere3")).resolved
+    remedies = _remedies("dimension", resolved)
     assert remedies
-    assert not [remedy for remedy in remedies if "--preservation" in remedy or "--asymmetry" in remedy]
+    assert len(remedies) < len(REMEDIES["dimension"])
+    assert not [remedy for remedy in remedies if "preservation" in remedy or "asymmetric" in remedy]
 
 
 def test_stopped_and_resumed_is_the_run_that_was_not_stopped(scratch, monkeypatch):
     from probssl.training import loop
 
-    options = ["fit", "world:box2", "--hidden", "8", "--steps", 60, "--seed", 3]
+    sizes = ["--set", "encoder.hidden=8", "--evaluate", "none"]
+    options = ["fit", "world:box2", *sizes, "--steps", 60, "--seed", 3]
     succeed(*options, "--out", "whole", "-q")
     forward = loop._Run._forward
 
@@ -108,7 +114,7 @@ def test_stopped_and_resumed_is_the_run_that_was_not_stopped(scratch, monkeypatc
         patch.setattr(loop._Run, "_forward", interrupted)
         assert command(*options, "--out", "stopped", "-q").exit_code == 130
     assert not (scratch / "stopped" / "model.safetensors").exists()
-    assert "lr = 0.01" in refusal("fit", "--resume", "--out", "stopped", "--lr", 0.5, "-q")
+    assert "plan.lr = 0.01" in refusal("fit", "--resume", "--out", "stopped", "--lr", 0.5, "-q")
     assert "world:box3" in refusal("fit", "world:box3", "--resume", "--out", "stopped", "-q")
     succeed("fit", "--resume", "--out", "stopped", "-q")
     whole, stopped = (load_file(scratch / name / "model.safetensors") for name in ("whole", "stopped"))
@@ -125,51 +131,56 @@ def test_stopped_and_resumed_is_the_run_that_was_not_stopped(scratch, monkeypatc
     ],
 )
 def test_each_world_begins_with_what_suits_it(world, objective, energy):
-    recipe = Recipe.for_world(world)
-    assert (recipe.objective, recipe.energy) == (objective, energy)
     table = load(f"world:{world}")
-    found = probssl.evaluate(Model.untrained(recipe, table), table)
+    model = Model.untrained(Recipe(), table)
+    assert (model.resolved.called("objective"), model.resolved.called("energy")) == (objective, energy)
+    found = probssl.evaluate(model, table)
     assert all(found.rows["untrained encoder"][name] is not None for name in ("linear_r2", "mcc", "alignment"))
     assert found.loss.constant.mean == pytest.approx(np.log(256))
     assert 0 < found.deaugmenting["trained encoder"].exact_nll < np.log(400)
 
 
-@pytest.mark.parametrize("objective", [name for name in EVERY_OBJECTIVE if name not in (*NEEDS_SCORE, *WITH_MEMORY)])
-def test_every_loss_that_needs_no_score_can_be_trained(objective, scratch):
-    table = load("world:normal2")
-    _, fitted = train(table, Recipe.for_world("normal2", objective=objective, steps=3, hidden=(8,)), scratch / "r")
-    assert fitted.healthy
+NOT_ON_WORLDS = {
+    "fisher": "needs the score",
+    "sliced-fisher": "needs the score",
+    "deepcluster": "remembers the rows",
+    "instance": "remembers the rows",
+    "ensemble": "needs objective.objectives to be given",
+}
+
+
+@pytest.mark.parametrize("name", KINDS["objective"])
+def test_every_loss_trains_on_a_world_or_says_why_not(name, tmp_path):
+    encoder = Named("latent", {"hidden": [8]})
+    recipe = Recipe(objective=Named(name), encoder=encoder, plan={"steps": 2, "batch_size": 32})
+    if name in NOT_ON_WORLDS:
+        with pytest.raises(InputError, match=NOT_ON_WORLDS[name]):
+            probssl.fit(load("world:normal2"), recipe=recipe, out=tmp_path)
+    else:
+        assert probssl.fit(load("world:normal2"), recipe=recipe, evaluate="none", out=tmp_path).step == 2
 
 
 def test_asking_for_another_loss_or_energy_on_the_anisotropic_world():
-    asked = Recipe.for_world("anisotropic4", objective="infonce")
-    assert (asked.objective, asked.energy, asked.temperature) == ("infonce", "cosine", 0.25)
-    asked = Recipe.for_world("anisotropic4", energy="euclidean")
-    assert (asked.objective, asked.energy) == ("infonce", "euclidean")
-
-
-def test_a_recipe_goes_from_tables_to_worlds_and_back():
-    there = begin("world:normal3", Recipe(objective="snl", hidden=(8,)), {"steps": 3})
-    assert (there.world, there.objective, there.hidden, there.steps) == ("normal3", "snl", (8,), 3)
-    assert Recipe.from_dict(there.as_dict()) == there
-    assert begin("table.csv", there, {"noise": 0.5}) == Recipe(objective="snl", hidden=(8,), steps=3, noise=0.5)
+    table = load("world:anisotropic4")
+    asked = Model.untrained(Recipe(objective="infonce"), table).resolved
+    assert (asked.called("energy"), asked.energy.settings()) == ("cosine", {"temperature": 0.25})
+    asked = Model.untrained(Recipe(energy="euclidean"), table).resolved
+    assert (asked.called("objective"), asked.called("energy")) == ("infonce", "euclidean")
 
 
 def test_aninfonce_trains_tables_too(table):
     found = document("fit", table, "--label", "kind", "--objective", "aninfonce", "--steps", 5, "--out", "r")
     assert found["loss"]["constant"]["mean"] > 0
-    assert Model.load("r").recipe.energy == "anisotropic"
-    assert "anisotropic energy only" in refusal(
-        "fit", table, "--label", "kind", "--objective", "aninfonce", "--energy", "cosine"
-    )
+    assert Model.load("r").resolved.called("energy") == "anisotropic"
+    fit = ["fit", table, "--label", "kind", "--objective", "aninfonce"]
+    assert "defined with the anisotropic energy" in refusal(*fit, "--energy", "cosine")
 
 
 REFUSED = {
-    ("--noise", "0.25"): "noise is a choice about augmentations",
-    ("--preservation", "0.9"): "preservation is a choice about augmentations",
+    ("--set", "pairing.noise=0.25"): "leave pairing out",
+    ("--pairing", "mask-and-noise"): "leave pairing out",
     ("--objective", "fisher"): "needs the score",
     ("--objective", "sliced-fisher"): "needs the score",
-    ("--asymmetry", "encoder"): "asymmetry none or predictor",
     ("--label", "x0"): "leave out --label and --drop",
     ("--drop", "x0"): "leave out --label and --drop",
 }
@@ -186,12 +197,9 @@ def test_what_a_world_has_no_use_for_is_refused(options, scratch):
 def test_refusals_elsewhere(scratch):
     assert "'world:sphere3'" in refusal("fit", "world:sphre3")
     assert "from 2 to 64" in refusal("fit", "world:sphere65")
-    assert "probssl fit world:sphere3 --objective" in refusal("compare", "world:sphere3")
-    with pytest.raises(InputError, match="is a world"):
-        probssl.compare(load("world:sphere3"))
     assert "needs no file" in refusal("data", "fetch", "world:sphere3")
-    (scratch / "noisy.toml").write_text("noise = 0.1\n")
-    assert "noise" in refusal("fit", "world:sphere3", "--recipe", "noisy.toml")
+    (scratch / "noisy.toml").write_text("[pairing]\nnoise = 0.1\n")
+    assert "leave pairing out" in refusal("fit", "world:sphere3", "--recipe", "noisy.toml")
     assert "world:anisotropic10" in json.dumps(document("data", "list"))
 
 
@@ -202,7 +210,7 @@ def test_losses_are_of_observations_as_in_training(objective, tmp_path):
     if objective != "gedi":
         assert found["loss"]["constant"] is None
     model = Run(tmp_path / "run").model
-    objective, world = model.objective.without_sampling().eval(), model.recipe.build_world()
+    objective, world = model.objective.without_sampling().eval(), model.world
     chance = torch.Generator().manual_seed(0)
     with torch.no_grad():
         drawn = [world.draw(found["loss"]["batch_size"], objective.needs, chance) for _ in range(8)]

@@ -545,9 +545,16 @@ def test_celeba(folder: Path, kaggle: bool) -> None:
 def test_a_model_reads_faces_in_its_own_size(folder: Path, tmp_path: Path) -> None:
     celeba(folder)
     found = probssl.fit(
-        "celeba", size=(16, 16), steps=2, batch_size=2, network="mlp", hidden=(4,), out=tmp_path / "run"
+        "celeba",
+        size=(16, 16),
+        steps=2,
+        batch_size=2,
+        encoder="mlp",
+        settings={"encoder.hidden": [4]},
+        evaluate="none",
+        out=tmp_path / "run",
     )
-    assert found.model.embed("celeba", "test").shape == (2, found.recipe.dim)
+    assert found.model.embed("celeba", "test").shape == (2, found.dim)
 
 
 def test_celeba_with_a_damaged_face(folder: Path) -> None:

@@ -298,3 +298,10 @@ def test_keywords_change_a_context() -> None:
     assert encode(twin, torch.zeros(1, 3)).shape == (1, 2)
     with pytest.raises(TypeError):
         MLP().bind(size=3)
+
+
+def test_a_bias_by_its_name() -> None:
+    assert type(SNL(bias="network").bind(dim=DIM).bias) is BiasNetwork
+    assert SNL(bias="none").bind(dim=DIM).bias(torch.ones(3, DIM)).tolist() == [0, 0, 0]
+    with pytest.raises(InputError, match="network or none"):
+        SNL(bias="nothing")

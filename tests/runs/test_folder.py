@@ -7,6 +7,7 @@ import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,32 @@ def test_a_run_of_own_parts_is_a_whole_run(tmp_path: Path) -> None:
     assert evaluate(again.model, table()).rows.keys() == run.comparison.rows.keys()
 
 
+class Transformer(nn.Module):
+    """Answers as models of Hugging Face do, or as timm's with `num_classes=0`, by what it is asked for."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.answer, self.patches = answer, nn.Conv2d(3, 6, 4, 4)
+
+    def forward(self, pixel_values: torch.Tensor) -> Any:
+        tokens = self.patches(pixel_values).flatten(2).mT  # [n, tokens, 6]
+        if self.answer == "timm":
+            return tokens.mean(1)
+        pooled = tokens.amax(1) if self.answer == "pooled" else None
+        return SimpleNamespace(last_hidden_state=tokens, pooler_output=pooled)
+
+
+@pytest.mark.parametrize("answer", ["timm", "pooled", "hidden"])
+def test_networks_of_other_libraries_are_encoders_of_images(answer: str, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
+    options: dict[str, Any] = {"steps": 2, "batch_size": 4, "out": tmp_path / "run", "evaluate": "none"}
+    run = probssl.fit(images, encoder=Transformer(answer), **options)
+    assert run.model.dim == 6
+    assert np.array_equal(
+        Run(tmp_path / "run", encoder=Transformer(answer)).model.embed(images), run.model.embed(images)
+    )
+
+
 def test_data_comes_as_arrays_frames_and_torch_data_sets(tmp_path: Path) -> None:
     rows = table()
     pandas = pytest.importorskip("pandas")
@@ -296,6 +323,8 @@ def test_a_run_can_be_read_back(finished: Run) -> None:
     assert run.comparison is None
     assert run.collapsed == {}
     assert "snl · euclidean, finished" in repr(run)
+    assert repr(run.model) == "Model(snl · euclidean, table of 5 to 3 dimensions)"
+    assert "&#x27;name&#x27;: &#x27;snl&#x27;" in run.model._repr_html_()
 
 
 def test_assessing_writes_what_evaluate_says(copy: Path) -> None:

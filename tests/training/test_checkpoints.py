@@ -281,7 +281,7 @@ def other_data() -> Training:
 
 REFUSALS: dict[str, tuple[Callable[[], Training], tuple[str, ...]]] = {
     "seed": (lambda: training(seed=4), ("seed = 3", "seed = 4")),
-    "steps": (lambda: training(steps=30), ("steps = 24", "steps = 30")),
+    "fewer steps": (lambda: training(steps=20), ("steps = 24", "steps = 20")),
     "learning rate": (lambda: training(lr=0.02), ("lr", "0.01", "0.02")),
     "own learning rate": (lambda: training(objective_lr=0.02), ("objective_lr", "None", "0.02")),
     "batch size": (lambda: training(batch_size=21), ("batch_size",)),

@@ -140,12 +140,30 @@ def open_run(folder: Path, parts: list[str] | None = None) -> Run:
     return Run(folder, **named)
 
 
-def load_for(model: Model, data: str, label: str | None, quiet: bool, corrupt: DataCorrupt = "refuse") -> Dataset:
-    """DATA for a trained model, with a bar while it is downloaded."""
+def load_for(
+    model: Model,
+    data: str,
+    label: str | None,
+    quiet: bool,
+    corrupt: DataCorrupt = "refuse",
+    *,
+    ids: str | None = None,
+    usual_ids: str | None = None,
+) -> Dataset:
+    """DATA for a trained model, with a bar while it is downloaded; names of rows from a column that it may have."""
     from probssl.report.console import download_progress
 
     with download_progress(data, quiet) as progress:
-        found = model.read(data, label=label, corrupt=corrupt, progress=progress)
+
+        def read(column: str | None) -> Dataset:
+            return model.read(data, label=label, ids=column, corrupt=corrupt, progress=progress)
+
+        try:
+            found = read(ids or usual_ids)
+        except InputError:
+            if ids is not None or usual_ids is None:
+                raise
+            found = read(None)
     tell_left_out(found, quiet)
     return found
 

@@ -35,6 +35,10 @@ def embed(
     half: Annotated[
         str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it")
     ] = "all",
+    ids: Annotated[
+        str | None,
+        typer.Option("--ids", metavar="COL", help="Column that names the rows (default: that of the run, if there)"),
+    ] = None,
     corrupt: Corrupt = "refuse",
     parts: Parts = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
@@ -50,8 +54,9 @@ def embed(
     from probssl.report import console
 
     check_writable(out, overwrite)
-    model = open_run(run, parts).model
-    found = load_for(model, data, None, quiet or as_json, corrupt)  # type: ignore[arg-type]
+    opened = open_run(run, parts)
+    model, usual = opened.model, opened.source.ids
+    found = load_for(model, data, None, quiet or as_json, corrupt, ids=ids, usual_ids=usual)  # type: ignore[arg-type]
     with console.status("embedding", quiet or as_json):
         observed = model.observe(found, half)  # type: ignore[arg-type]
         z = encode(model.encoder, observed.x).numpy()
@@ -90,6 +95,8 @@ def evaluate(
 
     if depth not in ("quick", "full"):
         raise InputError(f"--evaluate is quick or full, not {depth}")
+    if data is not None and moved is not None:
+        raise InputError("--data says where the run's own data is now: give it, or other DATA to judge by")
     opened = open_run(run, parts)
     model, quietly = opened.model, quiet or as_json
     with console.status("evaluating", quietly) as announce:

@@ -96,11 +96,13 @@ def evaluate(
     latents: ArrayLike | None = None,
     fitted_on: tuple[ArrayLike, ArrayLike] | None = None,
     standardise: bool = False,
+    quick: bool = False,
     seed: int = 0,
 ) -> Evaluation:
     """As `summarise`, with a line beside each number that says how it was computed or why it is None.
 
     `fitted_on`: representations and labels of other rows, on which probes are fitted in place of splits of these.
+    `quick`: mixtures of clusters, which take longest, are fitted to fewer rows.
     """
     x = representations(z)
     if labels is not None:
@@ -126,7 +128,8 @@ def evaluate(
                 f"of a class, are not fitted here."
             )
         splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
-        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=5, max_rows=4000, seed=seed)
+        starts, rows = (2, 1000) if quick else (5, 4000)
+        return gmm_probe(x, _given(labels), fitted_on=fitted_on, splits=splits, starts=starts, max_rows=rows, seed=seed)
 
     def sampled(limit: int) -> str:
         return f"{min(limit, len(x))} of {len(x)} rows, seed {seed}"

@@ -49,7 +49,7 @@ Data = Any
 """Whatever `probssl.load` reads: a data set, an array, a frame, a file, a folder or a name."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
@@ -87,7 +87,22 @@ class Model:
             some = np.random.default_rng(resolved.seed).permutation(rows)[:WHITENED_ROWS]
             sample = _prepared(standardiser, data.batch(np.sort(some)).numpy())
         made = resolved.bind(as_floats(sample))
+        if made.pairing is not None:
+            _try(made.pairing, as_floats(sample[:2]))
         return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
+
+    def __repr__(self) -> str:
+        shape, kind = " × ".join(map(str, self.facts.shape)), self.facts.kind
+        return f"Model({self.resolved.title()}, {kind} of {shape} to {self.dim} dimensions)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{slot}</td><td><code>{escape(str(value))}</code></td></tr>"
+            for slot, value in self.recipe.as_dict().items()
+        )
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     @property
     def recipe(self) -> Recipe:
@@ -163,6 +178,7 @@ class Model:
         source: Data,
         *,
         label: str | None = None,
+        ids: str | None = None,
         corrupt: Corrupt = "refuse",
         progress: Progress | None = None,
     ) -> Dataset:
@@ -173,12 +189,13 @@ class Model:
         if not self.of_images:
             if corrupt != "refuse":
                 raise InputError(f"{_written(source)} is read as a table: corrupt is for images")
-            return load(source, label=label, features=self.feature_names or None, seed=seed, progress=progress)
+            names = self.feature_names or None
+            return load(source, label=label, ids=ids, features=names, seed=seed, progress=progress)
         if isinstance(source, (str, os.PathLike)) and images_of(source) is not None:
             of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
             size = None if of_one_size else (shape[1], shape[2])
-            return load(source, label=label, size=size, corrupt=corrupt, progress=progress)
-        found = load(source, label=label, progress=progress)
+            return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
+        found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
             raise InputError(f"the model is of images, and {found.source} is no set, folder or archive of images")
         return found
@@ -304,6 +321,19 @@ def world_of(resolved: Resolved) -> World:
     """The world that is trained on, its mixing decided by the seed."""
     assert resolved.facts.name is not None
     return named_world(resolved.facts.name, seed=resolved.seed % 2**32)
+
+
+def _try(pairing: Pairing, x: Tensor) -> None:
+    """Refuse a pairing that does not take such observations, before anything is written."""
+    try:
+        x_aug = pairing.sample(x, torch.Generator().manual_seed(0))
+        density = pairing.pairwise_log_prob(x_aug, x) if pairing.knows_density else None
+        if density is not None and density.shape != (len(x), len(x)):
+            raise ValueError("its density is not one number for a pair")
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        told = " ".join(str(error).split())[:160]
+        name = type(pairing).__name__
+        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({told})") from error
 
 
 def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:

@@ -49,7 +49,7 @@ class Fisher(Objective):
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         if views.score is None:
             raise InputError("the Fisher loss needs a pairing that knows its score ∇ₓ log p(x̃ | x)")
-        _refuse_meeting_rows(encoder, self.energy)
+        refuse_meeting_rows(encoder, self.energy)
         train = torch.is_grad_enabled()
         twice = train and self.step is None
         with torch.enable_grad():
@@ -84,7 +84,7 @@ def _with_slope_along(
     return value + along - along.detach()
 
 
-def _refuse_meeting_rows(*modules: nn.Module) -> None:
+def refuse_meeting_rows(*modules: nn.Module) -> None:
     """Refuse networks in which the energy of a pair depends on other rows of the batch."""
     for module in modules:
         for name, layer in module.named_modules():
@@ -141,7 +141,7 @@ class SlicedFisher(Objective):
             raise InputError("the Fisher loss needs a pairing that knows its score ∇ₓ log p(x̃ | x)")
         if views.directions is None or len(views.directions) < self.slices:
             raise InputError(f"the sliced Fisher loss needs {self.slices} random directions in its views")
-        _refuse_meeting_rows(encoder, self.energy)
+        refuse_meeting_rows(encoder, self.energy)
         v, score = views.directions[: self.slices], views.score[0]  # [K, n, ...], [n, ...]
         if not self.expanded:
             slope = self._slopes(encoder, views, v)

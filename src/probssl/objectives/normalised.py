@@ -52,20 +52,25 @@ class NoBias(Bias):
         return embedding.new_zeros(embedding.shape[0])
 
 
+BIASES: dict[str, type[Bias]] = {"network": BiasNetwork, "none": NoBias}
+
+
 class Biased(PairObjective):
     """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor.
 
     Settings:
-        bias: λ_φ, an estimate of log Z from the embedding of an augmentation; a `BiasNetwork` unless given.
+        bias: λ_φ, an estimate of log Z from the embedding of an augmentation: "network" (default), "none" or a module.
     """
 
     family: ClassVar[str] = "learnt normaliser or bias"
     learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     bias: nn.Module
 
-    def __init__(self, energy: Energy | None, bias: Bias | nn.Module | None, pair: Pair) -> None:
+    def __init__(self, energy: Energy | None, bias: Bias | nn.Module | str | None, pair: Pair) -> None:
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
-        self.bias = BiasNetwork() if bias is None else bias
+        if isinstance(bias, str) and bias not in BIASES:
+            raise InputError(f"the bias is {' or '.join(BIASES)}, or a module, not {bias!r}")
+        self.bias = BIASES[bias]() if isinstance(bias, str) else BiasNetwork() if bias is None else bias
 
     def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[PairLogits, Tensor]:
         """−δ(x_i, x̃_j) for all pairs, [n, n], and λ(x̃_j), [n]."""
@@ -95,7 +100,7 @@ class NCE(Biased):
         self,
         energy: Energy | None = None,
         *,
-        bias: Bias | nn.Module | None = None,
+        bias: Bias | nn.Module | str | None = None,
         prior: float | None = None,
         pair: Pair = "original",
     ) -> None:
@@ -142,7 +147,7 @@ class SNL(Biased):
         self,
         energy: Energy | None = None,
         *,
-        bias: Bias | nn.Module | None = None,
+        bias: Bias | nn.Module | str | None = None,
         pair: Pair = "original",
     ) -> None:
         super().__init__(energy, bias, pair)

@@ -103,6 +103,10 @@ class Resolved:
             head, outer = self.head, dataclasses.replace(known, shape=(dim,), sample=None)
             encoder = WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
             dim = output_size(encoder, self.facts.shape)
+        if self.objective.scores:
+            from probssl.objectives.fisher import refuse_meeting_rows
+
+            refuse_meeting_rows(encoder)  # here too, before a run is written
         known = dataclasses.replace(known, dim=dim, encoder=encoder)
         objective = seeded(self.seed + 1, lambda: self.objective.bind(known))
         return Bound(encoder, objective, None if self.pairing is None else self.pairing.bind(known))
@@ -120,9 +124,11 @@ def fixed_energy(objective: str) -> str | None:
 
 def bound(module: nn.Module, context: Context) -> nn.Module:
     """A copy of an encoder: one of ours with weights for the context, any other with those it has."""
-    made = module.bind(context) if isinstance(module, Part) else copy.deepcopy(module)
-    assert made is not module
-    return made
+    from probssl.encoders.foreign import as_encoder
+
+    if isinstance(module, Part):
+        return module.bind(context)
+    return as_encoder(copy.deepcopy(module), context.need("shape"))
 
 
 def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -37,14 +38,16 @@ def build(kind: str, entry: Entry, settings: Mapping[str, Any], *, own: bool = F
     try:
         return cls(**made)
     except TypeError as error:
-        raise InputError(f"{where or kind} {entry.name}: {error}") from error
+        missing = re.search(r"missing a required argument: '(\w+)'", str(error))
+        what = f"needs {where or kind}.{missing[1]} to be given" if missing else f"cannot be made ({error})"
+        raise InputError(f"the {where or kind} {entry.name!r} {what}") from error
 
 
 def declared(cls: type) -> dict[str, Setting]:
     """The settings of a class, in the order of its constructor."""
     if issubclass(cls, Part):
         return cls.declared()
-    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)
+    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)  # type: ignore[arg-type]
     return {
         name: Setting(name, hints.get(name, Any), parameter.default, told.get(name, ""))
         for name, parameter in list(inspect.signature(cls).parameters.items())

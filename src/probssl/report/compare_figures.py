@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from probssl.parts.registry import KINDS
 from probssl.report.figures import INK, MUTED, PALETTE, new_figure
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _grid(axis: Axes, result: CompareResult) -> None:
     best: dict[tuple[str, str], float] = {}
     for objective, energy, _, reached in screened:
         best[objective, energy] = max(reached, best.get((objective, energy), -math.inf))
-    energies = [e for e in ("euclidean", "anisotropic", "cosine", "dot", "pnorm") if any(k[1] == e for k in best)]
+    energies = [e for e in KINDS["energy"] if any(k[1] == e for k in best)]
     objectives = sorted({o for o, _ in best}, key=lambda o: -max(v for (name, _), v in best.items() if name == o))
     cells = np.array([[best.get((o, e), math.nan) for e in energies] for o in objectives])
     high, usual = float(np.nanmax(cells)), float(np.nanmedian(cells))

@@ -253,4 +253,6 @@ def _told(value: Any) -> str:
     """A setting as it is written on the command line."""
     if isinstance(value, list):
         return ",".join(map(_told, value)) or "none"
+    if isinstance(value, dict):
+        return " ".join(_told(entry) if name == "name" else f"{name}={_told(entry)}" for name, entry in value.items())
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -280,6 +280,7 @@ def evaluate(
             partner=code.partner,
             latents=observed.latents,
             fitted_on=fitted_on,
+            quick=depth == "quick",
             seed=seed % 2**32,
         )
         rows[code.name], protocols = result.values, result.protocols

@@ -21,7 +21,7 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl import processes
-from probssl.data import Corrupt, Dataset, Progress, Rows, is_dataset, load
+from probssl.data import IMAGES, Corrupt, Dataset, Progress, Rows, is_dataset, load
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
 from probssl.parts.facts import Facts
@@ -206,7 +206,7 @@ class Run:
 
     def found_at(self, data: Any) -> Dataset:
         """The data of this run at another place, which is remembered; refused if it is not the same."""
-        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        path = absolute(data) if isinstance(data, (str, os.PathLike)) else None
         moved = dataclasses.replace(self.source, data=path or self.source.data)
         if path is not None:
             found = moved.read()
@@ -226,6 +226,11 @@ class Run:
     def finished(self) -> bool:
         """Whether training came to its end."""
         return (self.folder / MODEL).is_file()
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Files that training can go on from, the oldest first."""
+        return sorted((self.folder / "checkpoints").glob("step-*.safetensors"))
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -262,6 +267,11 @@ class Run:
     def _repr_html_(self) -> str:
         shown = "" if self.comparison is None else self.comparison._repr_html_()
         return f"<p><code>{repr(self).replace('<', '&lt;')}</code></p>{shown}"
+
+
+def absolute(data: str | os.PathLike[str]) -> str:
+    """The full path of a file or folder; names of data sets as they are."""
+    return str(Path(data).resolve()) if data not in IMAGES and Path(data).exists() else os.fspath(data)
 
 
 def check(folder: Path, known: bool) -> bool:

@@ -40,14 +40,9 @@ class Line:
         """Delete the checkpoints of a finished run; how many bytes they took."""
         if self.state not in ("finished", "collapsed"):
             return 0
-        for path in checkpoints(self.folder):
+        for path in Run(self.folder).checkpoints:
             path.unlink()
         return self.size
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """Files of checkpoints of a run."""
-    return sorted((folder / "checkpoints").glob("step-*.safetensors"))
 
 
 def lines(folder: Path) -> list[Line]:
@@ -57,9 +52,9 @@ def lines(folder: Path) -> list[Line]:
 
 
 def _line(folder: Path) -> Line:
-    size = sum(path.stat().st_size for path in checkpoints(folder))
+    run = Run(folder)
+    size = sum(path.stat().st_size for path in run.checkpoints)
     try:
-        run = Run(folder)
         state = ("collapsed" if run.collapsed else "finished") if run.finished else "stopped"
         values = run.comparison.rows.get(TRAINED, {}) if run.comparison is not None else {}
         metrics = {name: value for name in SHOWN if (value := values.get(name)) is not None}

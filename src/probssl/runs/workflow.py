@@ -22,7 +22,7 @@ from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs import folder as folders
 from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
-from probssl.runs.folder import MODEL, RECIPE, Run, Source
+from probssl.runs.folder import MODEL, RECIPE, Run, Source, absolute
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train
 from probssl.training.files import atomic_path
@@ -33,7 +33,7 @@ TEST_SHARE = 0.2
 """Of a table's rows, or of images without a test half of their own, what training never sees unless told otherwise."""
 
 LEAST_ROWS = 2
-"""Rows that a test must have to be judged by; smaller data is trained on and judged as a whole unless told otherwise."""
+"""Rows that a test needs to be judged by; smaller data is trained on and judged as a whole unless told otherwise."""
 
 PROJECTED_ROWS = 5000
 """Rows kept for the picture of the representation."""
@@ -112,13 +112,17 @@ def fit(
             if known is None
             else f"{out} holds no run to resume"
         )
+    if before is not None and before.finished and not before.checkpoints:
+        raise InputError(f"{out} has no checkpoint left to resume from: begin another run with its weights, by --from")
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     first = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = first.with_choices(**parts, seed=seed).with_settings(changes)
     announce = _Announcer(progress)
     with processes.launched(device):
         if before is not None:
-            dataset, source = _again(before, data, label, test, announce)
+            columns = {"label": label, "drop": drop or None, "ids": ids, "test": test, "size": size}
+            flags = {"corrupt": corrupt if corrupt != "refuse" else None, "keep_constant": keep_constant or None}
+            dataset, source = _again(before, data, {**columns, **flags}, announce)
         else:
             if data is None:
                 raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
@@ -160,7 +164,10 @@ def fit(
             for kind, step in fitted.collapsed.items():
                 warnings.warn(f"{MEANING[kind]}, since step {step}", CollapseWarning, stacklevel=2)
             with announce, one_thread(model.facts.kind != "images"):
-                processes.from_first(lambda: judge(model, dataset, place, evaluate, announce))
+                try:
+                    processes.from_first(lambda: judge(model, dataset, place, evaluate, announce))
+                except KeyboardInterrupt:
+                    raise TrainingInterrupted(place, fitted.steps) from None
     run = Run(place, **{slot: part for slot, part in parts.items() if part is not None and not isinstance(part, str)})
     run.model, run.dataset = model, dataset
     return run
@@ -203,6 +210,7 @@ def assess(
     observed, _ = judged_rows(model, data, seed, depth)
     drawn = observed.take(np.random.default_rng(seed).permutation(len(observed))[:PROJECTED_ROWS])
     labels = np.full(len(drawn), -1) if drawn.labels is None else drawn.labels
+    assert drawn.rows is not None
     names = drawn.rows if drawn.ids is None else np.array(list(map(str, drawn.ids)))
     z = encode(model.encoder, drawn.x).numpy()
     with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
@@ -239,7 +247,7 @@ def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce:
             raise InputError(f"{dataset.source} has 1 {half} {what}, and two are the least: add more, or choose --test")
     remembered = kept if kept is None or isinstance(kept, (int, float)) else str(kept)
     if isinstance(remembered, str) and remembered not in dataset.layout.names:
-        remembered = _absolute(remembered)
+        remembered = absolute(remembered)
     source = dataclasses.replace(
         asked,
         data=from_anywhere(data, dataset),
@@ -250,20 +258,30 @@ def _first_read(data: Any, asked: Source, test: Any, base: Run | None, announce:
     return divided, source
 
 
-def _again(before: Run, data: Any, label: str | None, test: Any, announce: _Announcer) -> tuple[Dataset, Source]:
-    """The data of a run that is resumed; `data` is where it is now, if it was moved or is an object."""
-    for name, asked in (("label", label), ("test", test)):
+def _again(before: Run, data: Any, given: dict[str, Any], announce: _Announcer) -> tuple[Dataset, Source]:
+    """The data of a run that is resumed; `data` is where it is now, if it was moved or is an object.
+
+    given: how the data is to be read, as far as a person said so, which must be as before.
+    """
+    for name, asked in given.items():
         stored = getattr(before.source, name)
-        if asked is not None and asked != stored and str(asked) != str(stored):
-            raise InputError(
-                f"the run in {before.folder} was started with --{name} {stored}, and --resume cannot change it"
-            )
-    if data is not None and not (isinstance(data, (str, os.PathLike)) and _absolute(data) == before.source.data):
-        return before.found_at(data if not isinstance(data, (str, os.PathLike)) else _absolute(data)), before.source
+        if asked is not None and str(_plainly(asked)) != str(_plainly(stored)):
+            option = f"--{name.replace('_', '-')}"
+            was = f"with {option} {_plainly(stored)}" if stored else f"without {option}"
+            raise InputError(f"the run in {before.folder} was started {was}, and --resume cannot change it")
+    if data is not None and not (isinstance(data, (str, os.PathLike)) and absolute(data) == before.source.data):
+        return before.found_at(data if not isinstance(data, (str, os.PathLike)) else absolute(data)), before.source
     if before.source.data in folders.OBJECTS:
         raise InputError(f"the run was trained on an object in memory ({before.source.data}): hand it in again")
     with announce.reading(before.source.data) as bytes_read:
         return processes.first_then_others(lambda: before.source.read(bytes_read)), before.source
+
+
+def _plainly(value: Any) -> Any:
+    """A way of reading data as the command line writes it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return absolute(value) if isinstance(value, str) and Path(value).exists() else value
 
 
 def _train(model: Model, data: Dataset, folder: Path, resume: bool, reporter: Reporter, device: str) -> Fitted:
@@ -343,13 +361,7 @@ def unused(folder: Path) -> Path:
 
 def from_anywhere(data: Any, dataset: Dataset) -> str:
     """The full path of a file or folder, so that the run finds its data again from elsewhere; names stay names."""
-    return _absolute(data) if isinstance(data, (str, os.PathLike)) else dataset.source
-
-
-def _absolute(data: str | os.PathLike[str]) -> str:
-    from probssl.data import IMAGES
-
-    return str(Path(data).resolve()) if data not in IMAGES and Path(data).exists() else os.fspath(data)
+    return absolute(data) if isinstance(data, (str, os.PathLike)) else dataset.source
 
 
 class _Announcer:
