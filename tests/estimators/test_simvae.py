@@ -110,7 +110,7 @@ def test_images():
         ({"related": 1}, "related"),
         ({"components": 0}, "components"),
         ({"samples": 2.5}, "samples"),
-        ({"settings": {"encoder.hidden": 16}}, "encoder.hidden cannot be 16"),
+        ({"settings": {"encoder.hidden": "wide"}}, "encoder.hidden cannot be 'wide'"),
         ({"likelihood": "bernoulli"}, "use gaussian"),
         ({"likelihood": "cauchy"}, "cauchy"),
         ({"likelihood": GaussianLikelihood(0.2), "likelihood_variance": 0.1}, "likelihood was given as an object"),

@@ -220,6 +220,12 @@ class Tilted(InfoNCE):
         return {**found, "tilt": self.tilt * encoder(views.x).square().mean()}
 
 
+def test_own_objectives_are_opened_again_as_objects_or_by_their_path(tmp_path: Path) -> None:
+    train(table(), tmp_path, steps=2, objective=Tilted(0.7))
+    for part in (Tilted(0.7), f"{__name__}:Tilted"):
+        assert Run(tmp_path, objective=part).model.objective.tilt == 0.7
+
+
 def network() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 9), nn.Tanh(), nn.Linear(9, 3))
 
@@ -447,7 +453,7 @@ def test_weights_come_from_a_file_and_layers_stay_frozen(tmp_path: Path) -> None
         table(),
         encoder=network(),
         weights=tmp_path / "weights.safetensors",
-        settings={"plan.freeze": ["0"]},
+        settings={"plan.freeze": 0},
         out=tmp_path / "run",
         evaluate="none",
         steps=5,

@@ -375,3 +375,8 @@ def test_bytes_are_trained_on_as_the_numbers_they_stand_for() -> None:
     assert_same_weights(trained[0][0], trained[1][0])
     assert trained[0][1] == trained[1][1]
     assert torch.equal(trained[0][2], trained[1][2])
+
+
+def test_parts_without_parameters_say_what_to_do() -> None:
+    with pytest.raises(InputError, match="MLP has no parameters yet: bind it first"):
+        fit(MLP((4,), 2), InfoNCE(Cosine()), MaskAndNoise(0.8, 0.2), rows(), TrainingPlan(steps=2, batch_size=8))

@@ -52,11 +52,14 @@ def embed(
     from probssl.data.writing import check_writable, write
     from probssl.encoders import encode
     from probssl.report import console
+    from probssl.runs.folder import absolute
 
     check_writable(out, overwrite)
     opened = open_run(run, parts)
     model, usual = opened.model, opened.source.ids
     found = load_for(model, data, None, quiet or as_json, corrupt, ids=ids, usual_ids=usual)  # type: ignore[arg-type]
+    if half != "all" and found.test is None and opened.source.data == absolute(data):
+        found = opened.dataset  # the run's own, whose test rows it knows
     with console.status("embedding", quiet or as_json):
         observed = model.observe(found, half)  # type: ignore[arg-type]
         z = encode(model.encoder, observed.x).numpy()

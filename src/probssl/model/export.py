@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import warnings
 from pathlib import Path
 
@@ -29,12 +31,15 @@ def export(model: Model, path: Path, to: str = "onnx") -> Path:
     with atomic_path(path) as temporary, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         if to == "torch":
-            torch.export.save(torch.export.export(_Named(module), (sample,), dynamic_shapes=rows), temporary)
+            written = io.BytesIO()
+            torch.export.save(torch.export.export(_Named(module), (sample,), dynamic_shapes=rows), written)
+            temporary.write_bytes(written.getvalue())
         else:
             try:
                 import onnxscript  # noqa: F401
             except ImportError:
                 raise MissingExtra("exporting to ONNX", "onnx") from None
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
             program = torch.onnx.export(
                 _Named(module),
                 (sample,),

@@ -117,7 +117,7 @@ class Recipe:
 
     def with_trusted(self, **parts: Any) -> Recipe:
         """The recipe of a file, with parts that are not ours handed in by who loads it: objects, or names."""
-        given = {}
+        given: dict[str, Any] = {}
         for slot, part in parts.items():
             if slot not in SLOTS:
                 raise InputError(f"a recipe has no part {slot!r}: its parts are {', '.join(SLOTS)}")
@@ -125,7 +125,10 @@ class Recipe:
             if isinstance(part, str) and isinstance(stored, Named) and stored.name == part:
                 part = dataclasses.replace(stored, trusted=True)
             elif isinstance(part, str):
-                part = Named(part, trusted=True)
+                same = isinstance(stored, Missing) and stored.target == part
+                part = Named(part, stored.settings if same else {}, trusted=True)
+            elif slot == "objective":
+                given["energy"] = None  # an object has its own
             given[slot] = part
         return dataclasses.replace(self, **given)
 
@@ -182,7 +185,7 @@ def _chosen(slot: str, value: Any) -> Choice:
         return Named(KINDS[slot].find(value).name)
     if isinstance(value, Mapping):
         if values.OBJECT in value:
-            return Missing(slot, str(value[values.OBJECT]))
+            return Missing(slot, str(value[values.OBJECT]), {k: v for k, v in value.items() if k != values.OBJECT})
         settings = dict(value)
         return _chosen(slot, Named(str(settings.pop(values.NAME, "")), settings))
     if isinstance(value, Named) and value.name:
@@ -196,6 +199,7 @@ class Missing:
 
     slot: str
     target: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse(self) -> InputError:
         """The error that says so."""
@@ -215,7 +219,9 @@ def _called(choice: Any) -> str:
 def _plain(choice: Any) -> dict[str, Any]:
     if isinstance(choice, Named):
         return choice.as_dict()
-    return {values.OBJECT: choice.target} if isinstance(choice, Missing) else values.plain(choice)
+    if isinstance(choice, Missing):
+        return {values.OBJECT: choice.target, **values.plain(choice.settings)}
+    return values.plain(choice)
 
 
 def _toml(value: Any) -> str:

@@ -71,11 +71,13 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         name, settings = (value, {}) if isinstance(value, str) else split(value, where)
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
-    if any(is_sequence(option) for option in options) and not isinstance(value, list) and not _fits(value, options):
+    if any(is_sequence(option) for option in options) and isinstance(value, int | float) and not _fits(value, options):
         value = [value]  # as the command line writes a list of one
     if isinstance(value, list) and any(is_sequence(option) for option in options):
         inner = next((typing.get_args(option)[0] for option in options if typing.get_args(option)), Any)
         return tuple(convert(entry, Setting("", inner, None, ""), own=own, where=where) for entry in value)
+    if str in options and isinstance(value, int | float) and not _fits(value, options):
+        return str(value)  # "0", which the command line reads as a number
     if not _fits(value, options):
         raise InputError(f"{where} cannot be {value!r}{_expected(options)}")
     return float(value) if isinstance(value, int) and not isinstance(value, bool) and int not in options else value
@@ -119,7 +121,11 @@ def plain(value: Any) -> Any:
         name = registry.name_of(cls)
         if name is not None:
             return {NAME: name, **plain(settings_of(value))}
-    return {OBJECT: f"{cls.__module__}:{cls.__qualname__}"}
+    settings = settings_of(value) if isinstance(value, Part) else {}
+    return {
+        OBJECT: f"{cls.__module__}:{cls.__qualname__}",
+        **plain({k: v for k, v in settings.items() if k != "energy"}),
+    }
 
 
 def settings_of(part: Any) -> dict[str, Any]:

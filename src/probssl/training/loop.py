@@ -22,6 +22,7 @@ from probssl.encoders import GLOBAL_RANDOM_STATE
 from probssl.errors import CheckpointError, InputError, NonFiniteLoss
 from probssl.objectives.base import Objective, Terms
 from probssl.pairings.views import Pairing, Source
+from probssl.parts.part import Part
 from probssl.training import checkpoints
 from probssl.training.batches import DataStream, Stream, WorldStream, numbered, own_entry
 from probssl.training.checkpoints import CheckpointFolder
@@ -85,6 +86,11 @@ def fit(
     plan = TrainingPlan() if plan is None else plan
     if isinstance(pairing, Source) != (data is None):
         raise InputError("training needs data for a pairing, and none for a world, which makes its own")
+    for part in (encoder, objective):
+        if isinstance(part, Part) and part.unbound:
+            raise InputError(
+                f"{type(part).__name__} has no parameters yet: bind it first, as {type(part).__name__}(…).bind(…)"
+            )
     if data is not None and len(data) < 2:
         raise InputError(f"training needs at least two rows, and there is {len(data)}")
     with processes.launched(device), GLOBAL_RANDOM_STATE, flushed_denormals(), interruptible(stop) as ended:
