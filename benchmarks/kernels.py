@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from running import CHILDREN, begin, keep
@@ -63,18 +62,19 @@ def plain_step(d: int, m: int, n: int) -> tuple[Callable[[], object], Callable[[
     import torch
     from torch import nn
 
-    from probssl import Recipe
-    from probssl.training import Trial
+    from probssl import Euclidean, InfoNCE, MaskAndNoise
+    from probssl.encoders import MLP, seeded
+    from probssl.training import TrainingPlan, Trial
     from probssl.training.stack import Stack, can_compile
 
     x = torch.randn(2 * n, d, generator=torch.Generator().manual_seed(0))
-    recipe = Recipe(objective="infonce", energy="euclidean", hidden=(2 * d,), dim=m, batch_size=n)
-    recipes = [replace(recipe, seed=seed) for seed in range(8)]
-    trials = [Trial(r.build_encoder(d), r.build_objective(d), r.build_pairing(), x, r.plan(), 0) for r in recipes]
+    ours = [seeded(seed, lambda: MLP.of([d, 2 * d, m])) for seed in range(8)]
+    objective, plan = InfoNCE(Euclidean()), TrainingPlan(batch_size=n)
+    trials = [Trial(encoder, objective.bind(dim=m), MaskAndNoise(0.8, 0.1), x, plan, 0) for encoder in ours]
     stack = Stack(trials)
     index, draws = stack.next_index(), stack.draw()
     stack.next_index, stack.draw = lambda: index, lambda: draws  # type: ignore[method-assign]
-    encoders = [nn.Sequential(nn.Linear(d, 2 * d), nn.ReLU(), nn.Linear(2 * d, m)) for _ in recipes]
+    encoders = [nn.Sequential(nn.Linear(d, 2 * d), nn.ReLU(), nn.Linear(2 * d, m)) for _ in ours]
 
     def plain() -> None:
         for encoder in encoders:
