@@ -66,7 +66,7 @@ def test_onnx_gives_the_same_representations(run, table, scratch):
         (z,) = session.run(None, {"x": rows[:count]})
         np.testing.assert_allclose(z, expected[:count], rtol=1e-5, atol=1e-6)
     assert "net.onnx exists" in refusal("export", run, "--out", "net.onnx")
-    succeed("export", run, "--out", "net.onnx", "--overwrite")
+    assert succeed("export", run, "--out", "net.onnx", "--overwrite").stderr == ""
 
 
 def test_torch_export_gives_the_same_representations(run, table):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
 import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -28,18 +29,14 @@ def export(model: Model, path: Path, to: str = "onnx") -> Path:
     module, shape = model.module(), model.facts.shape
     sample = torch.rand(4, *shape, dtype=torch.float32 if model.of_images else torch.float64)
     rows = {"x": {0: torch.export.Dim("rows", min=1)}}
-    with atomic_path(path) as temporary, warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
+    with atomic_path(path) as temporary, _hushed(), torch.no_grad():
         if to == "torch":
-            written = io.BytesIO()
-            torch.export.save(torch.export.export(_Named(module), (sample,), dynamic_shapes=rows), written)
-            temporary.write_bytes(written.getvalue())
+            torch.export.save(torch.export.export(_Named(module), (sample,), dynamic_shapes=rows), temporary)
         else:
             try:
                 import onnxscript  # noqa: F401
             except ImportError:
                 raise MissingExtra("exporting to ONNX", "onnx") from None
-            logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
             program = torch.onnx.export(
                 _Named(module),
                 (sample,),
@@ -60,6 +57,19 @@ def export(model: Model, path: Path, to: str = "onnx") -> Path:
     }
     write_text(described, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return described
+
+
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
+    """Without the exporter's warnings, which are about its own ways."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 class _Named(torch.nn.Module):
