@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import probssl
-from probssl import energies, objectives, pairings
+from probssl import energies, errors, objectives, pairings
 from probssl.energies import Energy
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
@@ -209,3 +209,14 @@ def test_members_have_names_of_their_own() -> None:
     for members in (ENERGIES, PAIRINGS, OBJECTIVES):
         names = [member.name for member in members]
         assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_errors_end_without_a_full_stop(path: Path) -> None:
+    ours = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ours and node.args:
+            message = node.args[0]
+            last = message.values[-1] if isinstance(message, ast.JoinedStr) else message
+            text = last.value if isinstance(last, ast.Constant) else ""
+            assert not (isinstance(text, str) and text.endswith(".")), f"{path.name}:{node.lineno}"

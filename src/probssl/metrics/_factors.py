@@ -49,7 +49,7 @@ def checked_factor(name: str, factor: ArrayLike | Factor, rows: int) -> Checked:
     values = np.asarray(given.values)
     kind = given.kind or ("continuous" if values.dtype.kind == "f" else "categorical")
     if kind not in get_args(Kind):
-        raise InputError(f"factor {name!r} must be continuous, periodic or categorical, not {kind!r}.")
+        raise InputError(f"factor {name!r} must be continuous, periodic or categorical, not {kind!r}")
     if kind == "categorical":
         try:
             codes, counts = label_codes(values, rows)
@@ -59,16 +59,16 @@ def checked_factor(name: str, factor: ArrayLike | Factor, rows: int) -> Checked:
         targets: NDArray[Any] = codes
     else:
         if values.shape != (rows,):
-            raise InputError(f"factor {name!r} must have one value for each of {rows} rows, not shape {values.shape}.")
+            raise InputError(f"factor {name!r} must have one value for each of {rows} rows, not shape {values.shape}")
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise InputError(f"factor {name!r} is {kind} and must hold finite numbers.")
+            raise InputError(f"factor {name!r} is {kind} and must hold finite numbers")
         numbers: Array = values.astype(np.float64)[:, None]
         if kind == "periodic":
             angle = 2 * np.pi / positive(given.period, f"the period of {name!r}") * numbers
             numbers = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
         varies, targets = bool(np.ptp(numbers, axis=0).any()), numbers
     if not varies:
-        raise InputError(f"factor {name!r} is constant, so nothing can be learnt about it: leave it out.")
+        raise InputError(f"factor {name!r} is constant, so nothing can be learnt about it: leave it out")
     return Checked(kind, targets)
 
 
@@ -79,7 +79,7 @@ def alike(name: str, first: ArrayLike | Factor, second: ArrayLike | Factor) -> t
     told = {f"{side.kind}{f' of {side.period:g}' if side.kind == 'periodic' else ''}" for side in saying}
     if len(told) > 1:
         kinds = " and ".join(sorted(told))
-        raise InputError(f"factor {name!r} is {kinds}: say the same of the rows fitted on and of those judged.")
+        raise InputError(f"factor {name!r} is {kinds}: say the same of the rows fitted on and of those judged")
     one, other = (Factor(side.values, saying[0].kind, saying[0].period) for side in sides)
     return one, other
 

@@ -26,7 +26,7 @@ def paired(codes: ArrayLike, targets: ArrayLike, name: str, rows: int = 2) -> tu
     """Both arrays checked, with as many rows as each other."""
     a, b = representations(codes, "codes", rows), representations(targets, name, rows)
     if len(a) != len(b):
-        raise InputError(f"there are {len(a)} rows of codes and {len(b)} rows of {name}.")
+        raise InputError(f"there are {len(a)} rows of codes and {len(b)} rows of {name}")
     return a, b
 
 
@@ -35,19 +35,19 @@ def held_out(codes: ArrayLike, targets: ArrayLike, test: Pair | None, test_size:
     a, b = paired(codes, targets, name)
     if test is not None:
         if not isinstance(test, tuple | list) or len(test) != 2:
-            raise InputError(f"test must be a pair of arrays, codes and {name}.")
+            raise InputError(f"test must be a pair of arrays, codes and {name}")
         c, d = paired(test[0], test[1], name)
         if c.shape[1] != a.shape[1] or d.shape[1] != b.shape[1]:
             raise InputError(
                 f"the test rows have {c.shape[1]} codes and {d.shape[1]} {name}, "
-                f"the training rows {a.shape[1]} and {b.shape[1]}."
+                f"the training rows {a.shape[1]} and {b.shape[1]}"
             )
         return Split(a, b, c, d)
     if not isinstance(test_size, int | float) or not 0 < test_size < 1:
-        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}.")
+        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}")
     count = max(round(test_size * len(a)), 2)
     if len(a) - count < 2:
-        raise InputError(f"{len(a)} rows are too few to hold out {count}: both parts need at least 2.")
+        raise InputError(f"{len(a)} rows are too few to hold out {count}: both parts need at least 2")
     order = np.random.default_rng(whole(seed, "seed", 0)).permutation(len(a))
     inside, outside = order[count:], order[:count]
     return Split(a[inside], b[inside], a[outside], b[outside])

@@ -21,7 +21,7 @@ def which_discrete(factors: Array, discrete: Sequence[bool] | None) -> Flags:
         return np.asarray(np.all(factors == np.round(factors), axis=0))
     flags = np.asarray(discrete)
     if flags.dtype != bool or flags.shape != (factors.shape[1],):
-        raise InputError(f"discrete must be True or False for each of the {factors.shape[1]} factors.")
+        raise InputError(f"discrete must be True or False for each of the {factors.shape[1]} factors")
     return flags
 
 
@@ -29,7 +29,7 @@ def must_vary(factors: Array) -> None:
     """Refuse constant factors: no code can tell anything about them."""
     still = np.flatnonzero(np.ptp(factors, axis=0) == 0)
     if len(still):
-        raise InputError(f"factor {still[0]} is constant, so nothing can be learnt about it: leave it out.")
+        raise InputError(f"factor {still[0]} is constant, so nothing can be learnt about it: leave it out")
 
 
 def binned(columns: Array, bins: int) -> NDArray[np.intp]:

@@ -18,20 +18,20 @@ def representations(z: ArrayLike, name: str = "representations", rows: int = 1) 
     try:
         array = np.asarray(z)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be a two-dimensional array of numbers: {error}.") from None
+        raise InputError(f"{name} must be a two-dimensional array of numbers: {error}") from None
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must be real numbers, not {array.dtype}.")
+        raise InputError(f"{name} must be real numbers, not {array.dtype}")
     if array.ndim != 2:
-        raise InputError(f"{name} must have two dimensions (rows, features), not shape {array.shape}.")
+        raise InputError(f"{name} must have two dimensions (rows, features), not shape {array.shape}")
     if array.shape[1] == 0:
-        raise InputError(f"{name} has no features: its shape is {array.shape}.")
+        raise InputError(f"{name} has no features: its shape is {array.shape}")
     if array.shape[0] < rows:
-        raise InputError(f"{name} needs at least {rows} rows and has {array.shape[0]}.")
+        raise InputError(f"{name} needs at least {rows} rows and has {array.shape[0]}")
     array = array.astype(np.float64)  # also a copy, so that nothing below can touch the caller's array
     bad = ~np.isfinite(array)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        raise InputError(f"{name} is not finite at row {row}, feature {column}.")
+        raise InputError(f"{name} is not finite at row {row}, feature {column}")
     return array
 
 
@@ -39,30 +39,30 @@ def label_codes(labels: ArrayLike, rows: int) -> tuple[NDArray[np.intp], NDArray
     """Labels as integer codes 0..k-1, [n], and how many rows each class has, [k]."""
     array = np.asarray(labels)
     if array.ndim != 1:
-        raise InputError(f"labels must have one dimension, not shape {array.shape}.")
+        raise InputError(f"labels must have one dimension, not shape {array.shape}")
     if len(array) != rows:
-        raise InputError(f"there are {len(array)} labels for {rows} rows.")
+        raise InputError(f"there are {len(array)} labels for {rows} rows")
     missing = np.isnan(array) if array.dtype.kind == "f" else np.array([x is None or x != x for x in array])
     if missing.any():
-        raise InputError(f"the label of row {int(np.argmax(missing))} is missing.")
+        raise InputError(f"the label of row {int(np.argmax(missing))} is missing")
     try:
         _, codes, counts = np.unique(array, return_inverse=True, return_counts=True)
     except TypeError:
-        raise InputError("labels mix types that cannot be compared; make them all text or all numbers.") from None
+        raise InputError("labels mix types that cannot be compared; make them all text or all numbers") from None
     return codes.reshape(-1), counts
 
 
 def whole(value: Any, name: str, at_least: int) -> int:
     """A whole number that is large enough, else an InputError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
-        raise InputError(f"{name} must be a whole number of at least {at_least}, not {value!r}.")
+        raise InputError(f"{name} must be a whole number of at least {at_least}, not {value!r}")
     return int(value)
 
 
 def positive(value: Any, name: str) -> float:
     """A finite number above zero, else an InputError."""
     if not isinstance(value, int | float | np.number) or not np.isfinite(value) or value <= 0:
-        raise InputError(f"{name} must be a number above zero, not {value!r}.")
+        raise InputError(f"{name} must be a number above zero, not {value!r}")
     return float(value)
 
 

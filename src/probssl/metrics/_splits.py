@@ -102,12 +102,12 @@ def folds(
         return _shuffled(representations, labels, splits, test_size, standardise, seed)
     x, fitting = checked(representations), checked(fitted_on[0])
     if x.shape[1] != fitting.shape[1]:
-        raise InputError(f"a probe needs the dimensions it was fitted in, {fitting.shape[1]}, not {x.shape[1]}.")
+        raise InputError(f"a probe needs the dimensions it was fitted in, {fitting.shape[1]}, not {x.shape[1]}")
     rows = len(fitting) + len(x)
     check_lengths((fitted_on[1], len(fitting)), (labels, len(x)))
     y, counts = label_codes(np.concatenate([np.asarray(fitted_on[1]), np.asarray(labels)]), rows)
     if len(np.unique(y[: len(fitting)])) < 2:
-        raise InputError("a probe needs two classes among the rows that it is fitted on.")
+        raise InputError("a probe needs two classes among the rows that it is fitted on")
     pairs = [(np.arange(len(fitting)), np.arange(len(fitting), rows))]
     protocol = f"fitted on {len(fitting)} rows kept for it, judged by {len(x)} others"
     return Folds(np.concatenate([fitting, x]), y, pairs, standardise, protocol, len(counts))
@@ -117,9 +117,7 @@ def check_lengths(*sides: tuple[ArrayLike, int]) -> None:
     """Refuse labels that are not as many as their rows, before sides are joined."""
     for labels, rows in sides:
         if np.shape(labels)[:1] != (rows,):
-            raise InputError(
-                f"there must be one label for each of {rows} rows, not labels of shape {np.shape(labels)}."
-            )
+            raise InputError(f"there must be one label for each of {rows} rows, not labels of shape {np.shape(labels)}")
 
 
 def _shuffled(
@@ -132,9 +130,9 @@ def _shuffled(
     whole(splits, "splits", 1)
     whole(seed, "seed", 0)
     if not isinstance(test_size, int | float) or not 0 < test_size < 1:
-        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}.")
+        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}")
     if np.sum(counts >= 2) < 2:
-        raise InputError(f"a probe needs two classes with two or more rows each; class sizes are {_brief(counts)}.")
+        raise InputError(f"a probe needs two classes with two or more rows each; class sizes are {_brief(counts)}")
     alone = np.flatnonzero(counts[y] == 1)
     many = np.flatnonzero(counts[y] > 1)
     splitter = StratifiedShuffleSplit(splits, test_size=test_size, random_state=seed)
@@ -143,7 +141,7 @@ def _shuffled(
     except ValueError:
         raise InputError(
             f"{len(many)} rows are too few for a stratified {percent(test_size)} test split of "
-            f"{int(np.sum(counts > 1))} classes."
+            f"{int(np.sum(counts > 1))} classes"
         ) from None
     pairs = [(np.concatenate([many[inside], alone]), many[outside]) for inside, outside in found]
     protocol = (
@@ -172,7 +170,7 @@ def validation(y: NDArray[np.intp], seed: int, share: float = VALIDATION) -> tup
     """
     count = max(1, round(share * len(y)))
     if len(y) - count < 2:
-        raise InputError(f"{len(y)} rows are too few to fit on and to choose by.")
+        raise InputError(f"{len(y)} rows are too few to fit on and to choose by")
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(y))
     order = shuffled[np.argsort(y[shuffled], kind="stable")]  # class by class, in random order within each
@@ -187,7 +185,7 @@ def validation(y: NDArray[np.intp], seed: int, share: float = VALIDATION) -> tup
 def chosen_selection(protocol: object) -> Selection:
     """A name of a protocol, else an InputError."""
     if protocol not in get_args(Selection):
-        raise InputError(f"the protocol must be 'honest' or 'published', not {protocol!r}.")
+        raise InputError(f"the protocol must be 'honest' or 'published', not {protocol!r}")
     return protocol  # type: ignore[return-value]
 
 

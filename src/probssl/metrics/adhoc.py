@@ -81,10 +81,10 @@ def adhoc_decoder(
     if judged.shape[1:] != every.shape[1:]:
         raise InputError(
             f"images held out must have the shape of the others, {tuple(every.shape[1:])}, "
-            f"not {tuple(judged.shape[1:])}."
+            f"not {tuple(judged.shape[1:])}"
         )
     if len(order) < 10 or not len(judged):
-        raise InputError(f"{len(every)} images are too few to train a decoder on.")
+        raise InputError(f"{len(every)} images are too few to train a decoder on")
     valid, train = every[order[: len(order) // 10]], every[order[len(order) // 10 :]]
     z, z_valid, z_judged = (_representations(encoder, part) for part in (train, valid, judged))
     shape = every.shape[1:]
@@ -140,11 +140,11 @@ def as_images(images: Images, *, floats: bool = False) -> Tensor:
     try:
         x = images if isinstance(images, torch.Tensor) else torch.from_numpy(np.asarray(images))
     except TypeError as error:
-        raise InputError(f"images must be an array of numbers: {error}.") from None
+        raise InputError(f"images must be an array of numbers: {error}") from None
     if x.ndim < 2 or not len(x):
-        raise InputError(f"images must be an array [n, ...] with at least one of them, not of shape {tuple(x.shape)}.")
+        raise InputError(f"images must be an array [n, ...] with at least one of them, not of shape {tuple(x.shape)}")
     if x.dtype != torch.uint8 and not x.is_floating_point():
-        raise InputError(f"images must be bytes or real numbers, not {str(x.dtype).removeprefix('torch.')}.")
+        raise InputError(f"images must be bytes or real numbers, not {str(x.dtype).removeprefix('torch.')}")
     x = x.detach().cpu()
     return (as_floats(x) if x.dtype == torch.uint8 else x.float()) if floats else x
 

@@ -23,7 +23,7 @@ def alignment(a: ArrayLike, b: ArrayLike, *, power: float = 2.0, normalise: bool
     positive(power, "power")
     a, b = representations(a), representations(b, "the related representations")
     if a.shape != b.shape:
-        raise InputError(f"alignment compares rows one to one, but the shapes are {a.shape} and {b.shape}.")
+        raise InputError(f"alignment compares rows one to one, but the shapes are {a.shape} and {b.shape}")
     if normalise:
         a, b = unit_rows(a), unit_rows(b)
     return float(np.mean(np.linalg.norm(a - b, axis=1) ** power))

@@ -41,12 +41,12 @@ def intrinsic_dimension(z: ArrayLike, *, discard: float = 0.1, max_rows: int | N
     are all equally far.
     """
     if not isinstance(discard, int | float) or not 0 <= discard < 1:
-        raise InputError(f"discard must be at least 0 and below 1, not {discard!r}.")
+        raise InputError(f"discard must be at least 0 and below 1, not {discard!r}")
     z = representations(z) + 0.0  # turns -0.0 into 0.0, which are one point
     first = np.unique(z, axis=0, return_index=True)[1]
     z = centred(subsample(z[np.sort(first)], max_rows, seed))
     if len(z) < 5:
-        raise InputError(f"the intrinsic dimension needs at least 5 distinct rows and there are {len(z)}.")
+        raise InputError(f"the intrinsic dimension needs at least 5 distinct rows and there are {len(z)}")
     near, far = _two_neighbours(z)
     keep = near > 0  # distinct rows can still be closer than float64 tells
     mu = np.sort(np.log(far[keep] / near[keep]))
@@ -55,7 +55,7 @@ def intrinsic_dimension(z: ArrayLike, *, discard: float = 0.1, max_rows: int | N
     x = mu[: max(used, 0)]
     y = -np.log1p(-np.arange(1, len(x) + 1) / max(n, 1))
     if len(x) == 0 or x[-1] < 1e-9:
-        raise InputError("the intrinsic dimension is undefined: the first two neighbours are equally far everywhere.")
+        raise InputError("the intrinsic dimension is undefined: the first two neighbours are equally far everywhere")
     return float(x @ y / (x @ x))
 
 
@@ -80,16 +80,16 @@ def cluster_learnability(
     """
     whole(neighbours, "neighbours", 1)
     if not isinstance(test_size, int | float) or not 0 < test_size < 1:
-        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}.")
+        raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}")
     z = centred(subsample(representations(z, rows=2), max_rows, seed))
     codes = kmeans_codes(z, default_clusters(len(z)) if clusters is None else clusters, seed)
     if codes.max() < 1:
-        raise InputError("cluster learnability is undefined: all rows fall into one cluster.")
+        raise InputError("cluster learnability is undefined: all rows fall into one cluster")
     order = np.random.default_rng(seed).permutation(len(z))
     held = max(1, round(test_size * len(z)))
     test, train = order[:held], order[held:]
     if len(train) < neighbours:
-        raise InputError(f"{neighbours} neighbours are more than the {len(train)} training rows.")
+        raise InputError(f"{neighbours} neighbours are more than the {len(train)} training rows")
     return float(np.mean(vote(z[train], codes[train], z[test], neighbours) == codes[test]))
 
 
@@ -119,7 +119,7 @@ def combine_clid(models: Sequence[CLID]) -> tuple[float, ...]:
     setting).
     """
     if len(models) < 2:
-        raise InputError(f"CLID compares models, so it needs at least two and got {len(models)}.")
+        raise InputError(f"CLID compares models, so it needs at least two and got {len(models)}")
     parts = representations([[m.intrinsic_dimension, m.cluster_learnability] for m in models], "the parts of CLID")
     moved = centred(parts)
     deviation = np.sqrt(np.mean(moved**2, axis=0))

@@ -116,7 +116,7 @@ class _Mixture:
 
         x = subsample(x, max_rows, seed)
         if components > len(x):
-            raise InputError(f"{components} normal laws are more than the {len(x)} rows that they are fitted to.")
+            raise InputError(f"{components} normal laws are more than the {len(x)} rows that they are fitted to")
         self.mean = x.mean(axis=0)
         self.scale = float(np.sqrt(x.var(axis=0).mean())) if np.ptp(x, axis=0).any() else 1.0
         z = self._scaled(x)

@@ -112,10 +112,10 @@ class Deaugmentation:
         """
         model, truth = _logits(model_logits, "model_logits"), _logits(true_logits, "true_logits")
         if model.shape != truth.shape:
-            raise InputError(f"model_logits has shape {model.shape} but true_logits has shape {truth.shape}.")
+            raise InputError(f"model_logits has shape {model.shape} but true_logits has shape {truth.shape}")
         queries, n = model.shape
         if self._candidates not in (None, n):
-            raise InputError(f"this block has {n} candidates but the blocks before had {self._candidates}.")
+            raise InputError(f"this block has {n} candidates but the blocks before had {self._candidates}")
         index = _sources(source, queries, n)
         values = np.empty((len(_MEANS), queries))
         confidence = np.empty((2, queries))
@@ -127,7 +127,7 @@ class Deaugmentation:
                 p = _Posterior(truth[rows], index[rows], "true_logits", start)
                 if np.isinf(p.nll).any():
                     query = start + int(np.argmax(np.isinf(p.nll)))
-                    raise InputError(f"query {query} cannot come from its source {index[query]}: its log p is −inf.")
+                    raise InputError(f"query {query} cannot come from its source {index[query]}: its log p is −inf")
                 values[:, rows] = (
                     *(q.nll, p.nll, q.nll - p.nll, p.divergence(q), q.divergence(p)),
                     *(q.credit(1), p.credit(1), q.credit(5), p.credit(5), q.entropy, p.entropy),
@@ -154,7 +154,7 @@ class Deaugmentation:
     def result(self) -> DeaugmentationResult:
         """The scores of all queries so far; more blocks may follow."""
         if self._candidates is None:
-            raise InputError("there is no result before the first update: no query has been seen.")
+            raise InputError("there is no result before the first update: no query has been seen")
         means = np.where(self._infinite, np.inf, self._mean)
         error = np.full(len(_MEANS), np.inf)
         if self._count > 1:
@@ -237,16 +237,16 @@ def _array(given: ArrayLike, name: str) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: a tensor that carries a gradient
-        raise InputError(f"{name} must be an array of numbers: {error}.") from None
+        raise InputError(f"{name} must be an array of numbers: {error}") from None
 
 
 def _logits(given: ArrayLike, name: str) -> NDArray[Any]:
     """The matrix [q, n] in the type it came in; its values are checked where they are first read."""
     array = _array(given, name)
     if array.dtype.kind not in "fiu":
-        raise InputError(f"{name} must be real numbers, not {array.dtype}.")
+        raise InputError(f"{name} must be real numbers, not {array.dtype}")
     if array.ndim != 2 or 0 in array.shape:
-        raise InputError(f"{name} must have the shape (queries, candidates), at least one of each, not {array.shape}.")
+        raise InputError(f"{name} must have the shape (queries, candidates), at least one of each, not {array.shape}")
     return array
 
 
@@ -254,13 +254,13 @@ def _sources(given: ArrayLike, queries: int, candidates: int) -> NDArray[np.intp
     """The indices [q] of the sources, each a whole number from 0 to candidates − 1."""
     array = _array(given, "source")
     if array.dtype.kind not in "iu":
-        raise InputError(f"source must be whole numbers, not {array.dtype}.")
+        raise InputError(f"source must be whole numbers, not {array.dtype}")
     if array.shape != (queries,):
-        raise InputError(f"source must have one index for each of the {queries} queries, not shape {array.shape}.")
+        raise InputError(f"source must have one index for each of the {queries} queries, not shape {array.shape}")
     outside = (array < 0) | (array >= candidates)
     if outside.any():
         query = int(np.argmax(outside))
-        raise InputError(f"the source of query {query} is {array[query]}, but there are {candidates} candidates.")
+        raise InputError(f"the source of query {query} is {array[query]}, but there are {candidates} candidates")
     return array.astype(np.intp)
 
 
@@ -269,6 +269,6 @@ def _unusable(logits: NDArray[Any], name: str, first: int) -> InputError:
     bad = np.isnan(logits) | np.isposinf(logits)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        return InputError(f"{name} is {logits[row, column]} at query {first + row}, candidate {column}.")
+        return InputError(f"{name} is {logits[row, column]} at query {first + row}, candidate {column}")
     row = int(np.argmax(np.isneginf(logits).all(axis=1)))
-    return InputError(f"{name} is −inf for every candidate of query {first + row}.")
+    return InputError(f"{name} is −inf for every candidate of query {first + row}")

@@ -131,7 +131,7 @@ def dci(
     `trees` is the number of trees, or of rounds. Rows are held out as in `sap`.
     """
     if model not in ("forest", "boosting", "lasso"):
-        raise InputError(f"model must be 'forest', 'boosting' or 'lasso', not {model!r}.")
+        raise InputError(f"model must be 'forest', 'boosting' or 'lasso', not {model!r}")
     count = whole({"forest": 10, "boosting": 100}.get(model, 1) if trees is None else trees, "trees", 1)
     split = held_out(codes, factors, test, test_size, whole(seed, "seed", 0), "factors")
     flags = _flags(split, discrete)

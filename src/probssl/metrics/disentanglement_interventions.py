@@ -99,7 +99,7 @@ def beta_vae_accuracy(
     label_codes(test_fixed, len(new))
     y, truth = np.asarray(fixed), np.asarray(test_fixed)
     if len(np.unique(y)) < 2:
-        raise InputError("only one factor was ever fixed: the score needs two factors and enough points to see both.")
+        raise InputError("only one factor was ever fixed: the score needs two factors and enough points to see both")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # separable points: the accuracy is settled long before
         model = LogisticRegression(max_iter=1000).fit(x, y)
@@ -120,7 +120,7 @@ def factor_vae_accuracy(
     y, truth = _numbers(fixed, len(local)), _numbers(test_fixed, len(new))
     free = representations(np.asarray(scale)[None], "scale")[0]
     if not local.shape[1] == new.shape[1] == len(free):
-        raise InputError(f"variances of {local.shape[1]}, {new.shape[1]} and {len(free)} codes do not belong together.")
+        raise InputError(f"variances of {local.shape[1]}, {new.shape[1]} and {len(free)} codes do not belong together")
     alive = (free > 0) & (np.sqrt(np.maximum(free, 0.0)) > least_deviation)
     if not alive.any():
         return 0.0
@@ -136,7 +136,7 @@ def drawn(draw: Draw, count: int, rng: np.random.Generator) -> NDArray[Any]:
     factors = np.array(draw(count, rng))
     representations(factors, "the drawn factors")
     if len(factors) != count:
-        raise InputError(f"draw was asked for {count} rows of factors and gave {len(factors)}.")
+        raise InputError(f"draw was asked for {count} rows of factors and gave {len(factors)}")
     return factors
 
 
@@ -147,7 +147,7 @@ def encoded(encode: Encode, factors: NDArray[Any]) -> Array:
         some = factors[start : start + _ROWS]
         codes = representations(encode(some), "the codes")
         if len(codes) != len(some):
-            raise InputError(f"encode was given {len(some)} rows of factors and returned {len(codes)} codes.")
+            raise InputError(f"encode was given {len(some)} rows of factors and returned {len(codes)} codes")
         parts.append(codes)
     return np.concatenate(parts)
 
@@ -194,7 +194,7 @@ def _counts(points: int, rows_each: int) -> Iterator[int]:
 
 def _which(factors: int, count: int, rng: np.random.Generator) -> Indices:
     if factors < 2:
-        raise InputError("fixing one factor and varying the others needs at least two factors.")
+        raise InputError("fixing one factor and varying the others needs at least two factors")
     return rng.integers(factors, size=count)
 
 
@@ -202,5 +202,5 @@ def _numbers(fixed: ArrayLike, rows: int) -> Indices:
     label_codes(fixed, rows)
     array = np.asarray(fixed)
     if array.dtype.kind not in "iu" or array.min() < 0:
-        raise InputError("which factor was fixed must be told by its number, from 0.")
+        raise InputError("which factor was fixed must be told by its number, from 0")
     return array.astype(np.intp)

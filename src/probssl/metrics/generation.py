@@ -44,7 +44,7 @@ def reconstruction_error(observations: ArrayLike, reconstructions: ArrayLike) ->
     """
     x, y = _numbers(observations, "observations"), _numbers(reconstructions, "reconstructions")
     if x.shape != y.shape:
-        raise InputError(f"observations have the shape {x.shape} and their reconstructions {y.shape}.")
+        raise InputError(f"observations have the shape {x.shape} and their reconstructions {y.shape}")
     each = np.square(x - y).reshape(len(x), -1).sum(axis=1)
     error = float(each.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.inf
     return ReconstructionError(float(each.mean() / (x.size / len(x))), float(each.mean()), error)
@@ -53,10 +53,10 @@ def reconstruction_error(observations: ArrayLike, reconstructions: ArrayLike) ->
 def _numbers(given: ArrayLike, name: str) -> Array:
     array = np.asarray(given)
     if array.dtype.kind not in "fu" or array.ndim < 2 or not array.size:
-        raise InputError(f"{name} must be real numbers or bytes [n, ...], not {array.dtype} of shape {array.shape}.")
+        raise InputError(f"{name} must be real numbers or bytes [n, ...], not {array.dtype} of shape {array.shape}")
     numbers: Array = array / 255.0 if array.dtype == np.uint8 else array.astype(np.float64)
     if not np.isfinite(numbers).all():
-        raise InputError(f"{name} must be finite.")
+        raise InputError(f"{name} must be finite")
     return numbers
 
 
@@ -114,7 +114,7 @@ def likelihood_bound(
     given = as_images(x)
     rows = given if sets else given[None]
     if rows.ndim < 3:
-        raise InputError(f"sets of observations are [related, n, ...], not of shape {tuple(rows.shape)}.")
+        raise InputError(f"sets of observations are [related, n, ...], not of shape {tuple(rows.shape)}")
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
     modules = [part for m in (objective, encoder) if isinstance(m, torch.nn.Module) for part in m.modules()]
     training = [part for part in modules if part.training]
@@ -155,7 +155,7 @@ def frechet_distance(first: ArrayLike, second: ArrayLike) -> float:
     """
     sides = [checked(side, f"the {name} set", rows=2) for name, side in (("first", first), ("second", second))]
     if sides[0].shape[1] != sides[1].shape[1]:
-        raise InputError(f"the sets have features of {sides[0].shape[1]} and {sides[1].shape[1]} dimensions.")
+        raise InputError(f"the sets have features of {sides[0].shape[1]} and {sides[1].shape[1]} dimensions")
     means = [side.mean(axis=0) for side in sides]
     factors = [np.linalg.qr((side - mean) / np.sqrt(len(side) - 1))[1] for side, mean in zip(sides, means, strict=True)]
     shift = means[0] - means[1]
@@ -190,7 +190,7 @@ def pixel_components(observations: ArrayLike, count: int = 32) -> Extractor:
     numbers = _numbers(observations, "observations")
     rows = checked(numbers.reshape(len(numbers), -1))
     if not 1 <= count <= min(rows.shape):
-        raise InputError(f"components number from 1 to {min(rows.shape)} here, not {count}.")
+        raise InputError(f"components number from 1 to {min(rows.shape)} here, not {count}")
     mean = rows.mean(axis=0)
     directions: Array = np.linalg.svd(rows - mean, full_matrices=False)[2][:count]
 
@@ -226,7 +226,7 @@ def trained_features(
 
     given = as_images(images)
     if given.ndim != 4:
-        raise InputError(f"images must be [n, channels, height, width], not of shape {tuple(given.shape)}.")
+        raise InputError(f"images must be [n, channels, height, width], not of shape {tuple(given.shape)}")
     whole(epochs, "epochs", 1)
     rate = positive(lr, "lr")
     generator = torch.Generator().manual_seed(whole(seed, "seed", 0))
@@ -243,7 +243,7 @@ def trained_features(
         others, truth = given[judged], torch.cat([truth[kept], truth[judged]])
         given = given[kept]
     if min(len(given), len(others)) < 1 or len(counts) < 2:
-        raise InputError("features are trained on images of at least two classes, and judged by others.")
+        raise InputError("features are trained on images of at least two classes, and judged by others")
     y, judged_y = truth[: len(given)], truth[len(given) :]
     halvings = min(3, int(math.log2(min(given.shape[2:]))))
     network = ConvEncoder((16, 32, 64)[:halvings], dim, hidden=128)

@@ -125,7 +125,7 @@ def mcc(
     times correlation on the test rows: range [−1, 1], and 0 in expectation for unrelated codes.
     """
     if correlation not in ("pearson", "spearman"):
-        raise InputError(f"correlation must be 'pearson' or 'spearman', not {correlation!r}.")
+        raise InputError(f"correlation must be 'pearson' or 'spearman', not {correlation!r}")
     from scipy.optimize import linear_sum_assignment
 
     if test is None and test_size is None:
@@ -178,7 +178,7 @@ def block_orthogonality(
     truth = _positive_vector(concentrations, "concentrations", d)
     if split.codes.shape[1] != d:
         raise InputError(
-            f"a block-orthogonal map is square, but there are {split.codes.shape[1]} codes and {d} latents."
+            f"a block-orthogonal map is square, but there are {split.codes.shape[1]} codes and {d} latents"
         )
     weights, offset = affine_fit(split.targets, split.codes)
     matrix = np.ascontiguousarray(weights.T)
@@ -232,9 +232,9 @@ def loss_gap(losses: ArrayLike, optimum: ArrayLike) -> LossGap:
     """
     values, least = _vector(losses, "losses"), _vector(np.atleast_1d(optimum), "optimum")
     if len(values) < 2:
-        raise InputError("a gap with a standard error needs the losses of at least 2 batches.")
+        raise InputError("a gap with a standard error needs the losses of at least 2 batches")
     if len(least) not in (1, len(values)):
-        raise InputError(f"optimum must be one number or one for each of the {len(values)} batches, not {len(least)}.")
+        raise InputError(f"optimum must be one number or one for each of the {len(values)} batches, not {len(least)}")
     gaps = values - least
     return LossGap(float(gaps.mean()), float(gaps.std(ddof=1)) / sqrt(len(gaps)), len(gaps))
 
@@ -242,9 +242,9 @@ def loss_gap(losses: ArrayLike, optimum: ArrayLike) -> LossGap:
 def _members(name: str, group: Sequence[int], count: int) -> NDArray[np.intp]:
     members = np.asarray(group)
     if members.ndim != 1 or not len(members) or members.dtype.kind not in "iu":
-        raise InputError(f"group {name!r} must be a list of latent numbers.")
+        raise InputError(f"group {name!r} must be a list of latent numbers")
     if members.min() < 0 or members.max() >= count:
-        raise InputError(f"group {name!r} names latents outside 0 to {count - 1}.")
+        raise InputError(f"group {name!r} names latents outside 0 to {count - 1}")
     return members.astype(np.intp)
 
 
@@ -286,14 +286,14 @@ def _best_blocks(squares: Array, blocks: NDArray[np.intp]) -> NDArray[np.intp]:
 def _vector(values: ArrayLike, name: str, count: int | None = None) -> Array:
     array = np.asarray(values)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-        raise InputError(f"{name} must be a list of finite numbers.")
+        raise InputError(f"{name} must be a list of finite numbers")
     if count is not None and len(array) != count:
-        raise InputError(f"{name} must have {count} entries, not {len(array)}.")
+        raise InputError(f"{name} must have {count} entries, not {len(array)}")
     return array.astype(np.float64)
 
 
 def _positive_vector(values: ArrayLike, name: str, count: int | None = None) -> Array:
     array = _vector(values, name, count)
     if array.min() <= 0:
-        raise InputError(f"{name} must be above zero, but entry {int(array.argmin())} is {array.min():g}.")
+        raise InputError(f"{name} must be above zero, but entry {int(array.argmin())} is {array.min():g}")
     return array

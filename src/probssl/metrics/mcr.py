@@ -68,5 +68,5 @@ def _rate(z: Array, epsilon: float) -> float:
         gram *= m / (n * epsilon**2)
     gram[np.diag_indices_from(gram)] += 1.0
     if not np.isfinite(gram).all():
-        raise InputError("the coding rate overflows: normalise the representations or take a larger epsilon.")
+        raise InputError("the coding rate overflows: normalise the representations or take a larger epsilon")
     return max(float(np.linalg.slogdet(gram)[1]) / 2, 0.0)

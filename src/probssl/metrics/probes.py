@@ -77,7 +77,7 @@ def linear_probe(
 
     whole(iterations, "iterations", 1)
     if solver not in ("lbfgs", "newton-cholesky", "whitened"):
-        raise InputError(f"solver must be 'lbfgs', 'newton-cholesky' or 'whitened', not {solver!r}.")
+        raise InputError(f"solver must be 'lbfgs', 'newton-cholesky' or 'whitened', not {solver!r}")
     unfinished: list[object] = []
 
     def predict(x: Array, y: NDArray[np.intp], query: Array) -> NDArray[np.intp]:
@@ -127,13 +127,13 @@ def knn_probe(
     """
     counts = [neighbours] if isinstance(neighbours, int | np.integer) else list(neighbours)
     if not counts:
-        raise InputError("neighbours must be one number or several, and there is none.")
+        raise InputError("neighbours must be one number or several, and there is none")
     counts = sorted({whole(count, "neighbours", 1) for count in counts})
     selection = chosen_selection(protocol) if len(counts) > 1 else "honest"
 
     def tallied(x: Array, y: NDArray[np.intp], query: Array, among: list[int]) -> NDArray[np.intp]:
         if among[-1] > len(x):
-            raise InputError(f"{among[-1]} neighbours are more than the {len(x)} training rows of a split.")
+            raise InputError(f"{among[-1]} neighbours are more than the {len(x)} training rows of a split")
         return votes(x, y, query, among)
 
     def share(rows: int) -> float:

@@ -76,24 +76,24 @@ def style_retention(
     judged are a share `test_size`, drawn by the seed, or all of them where others are given to be `fitted_on`.
     """
     if not factors:
-        raise InputError("there must be at least one factor to look for.")
+        raise InputError("there must be at least one factor to look for")
     x = checked(representations, rows=5)
     if fitted_on is None:
         if not isinstance(test_size, int | float) or not 0 < test_size < 1:
-            raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}.")
+            raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}")
         order = np.random.default_rng(whole(seed, "seed", 0)).permutation(len(x))
         count = max(1, round(test_size * len(x)))
         inside, outside = order[count:], order[:count]
         if len(inside) < 5:
-            raise InputError(f"{percent(test_size)} of {len(x)} rows held out leave {len(inside)} to fit on: keep 5.")
+            raise InputError(f"{percent(test_size)} of {len(x)} rows held out leave {len(inside)} to fit on: keep 5")
         every = {name: checked_factor(name, factor, len(x)) for name, factor in factors.items()}
         where = f"{percent(test_size)} of {len(x)} rows held out, seed {seed}"
     else:
         first = checked(fitted_on[0], rows=5)
         if first.shape[1] != x.shape[1]:
-            raise InputError(f"a reader needs the dimensions it was fitted in, {first.shape[1]}, not {x.shape[1]}.")
+            raise InputError(f"a reader needs the dimensions it was fitted in, {first.shape[1]}, not {x.shape[1]}")
         if missing := set(factors) - set(fitted_on[1]):
-            raise InputError(f"the rows to fit on have no factor {min(missing)!r}.")
+            raise InputError(f"the rows to fit on have no factor {min(missing)!r}")
         sides = {name: alike(name, fitted_on[1][name], factor) for name, factor in factors.items()}
         for name, (one, _) in sides.items():
             checked_factor(name, one, len(first))
@@ -127,7 +127,7 @@ def _retained(x: Array, factor: Checked, judged: Array, truth: Checked, where: s
     if classes:
         commonest = np.bincount(targets).argmax()
         if len(np.unique(targets)) < 2:
-            raise InputError("a factor needs two categories among the rows that readers are fitted on.")
+            raise InputError("a factor needs two categories among the rows that readers are fitted on")
         linear = fit_whitened(x, targets, 200).predict(judged)
         right = [float(np.mean(s == truth.targets)) for s in (linear, by_network.argmax(axis=1), commonest)]
         return Retained(factor.kind, right[0], right[1], right[2], f"accuracy; logistic regression and {tail}")
@@ -173,7 +173,7 @@ def retrieval(
     found = checked_factor("factor", factor, len(x))
     counts = sorted({whole(count, "at", 1) for count in at})
     if not counts or counts[-1] >= len(x):
-        raise InputError(f"`at` must name numbers of neighbours from 1 to {len(x) - 1}, not {list(at)}.")
+        raise InputError(f"`at` must name numbers of neighbours from 1 to {len(x) - 1}, not {list(at)}")
     near = _others(x, counts[-1])
     targets = found.targets
     precision = None
@@ -269,7 +269,7 @@ def augmentation_readout(
     import torch
 
     if not augmentations:
-        raise InputError("there must be at least one augmentation to look for.")
+        raise InputError("there must be at least one augmentation to look for")
     rng = np.random.default_rng(whole(seed, "seed", 0))
     if fitted_on is None:
         every = as_images(images)
@@ -279,7 +279,7 @@ def augmentation_readout(
     else:
         parts = as_images(fitted_on), as_images(images)
     if min(len(part) for part in parts) < 4:
-        raise InputError(f"{' and '.join(str(len(p)) for p in parts)} images are too few to fit on and to judge by.")
+        raise InputError(f"{' and '.join(str(len(p)) for p in parts)} images are too few to fit on and to judge by")
     changed = [torch.from_numpy(np.sort(rng.permutation(len(part))[: len(part) // 2])) for part in parts]
     plain = [encoded(encoder, part) for part in parts]
     found = {}

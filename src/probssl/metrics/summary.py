@@ -108,9 +108,9 @@ def evaluate(
     if labels is not None:
         label_codes(labels, len(x))
     if partner is not None and (related := representations(partner, "partner")).shape != x.shape:
-        raise InputError(f"partner must have the shape of the representations, {x.shape}, not {related.shape}.")
+        raise InputError(f"partner must have the shape of the representations, {x.shape}, not {related.shape}")
     if latents is not None and len(truth := representations(latents, "latents")) != len(x):
-        raise InputError(f"there must be as many latents as representations, {len(x)}, not {len(truth)}.")
+        raise InputError(f"there must be as many latents as representations, {len(x)}, not {len(truth)}")
     spectrum = spectra(x)
 
     fitting = len(x) if fitted_on is None else len(representations(fitted_on[0]))
@@ -125,7 +125,7 @@ def evaluate(
         if x.shape[1] > min(MIXTURE_FEATURES, fitting // classes):
             raise InputError(
                 f"full covariances of {x.shape[1]} features, above {MIXTURE_FEATURES} or the {fitting // classes} rows "
-                f"of a class, are not fitted here."
+                f"of a class, are not fitted here"
             )
         splits = 5 if fitting <= 1000 else 1  # few rows make a noisy judge
         starts, rows = (2, 1000) if quick else (5, 4000)

@@ -142,7 +142,7 @@ def rank_correlation(
     from scipy.stats import rankdata
 
     if not len(a) == len(b) == len(groups):
-        raise InputError(f"as many values as groups are needed, not {len(a)}, {len(b)} and {len(groups)}.")
+        raise InputError(f"as many values as groups are needed, not {len(a)}, {len(b)} and {len(groups)}")
     names = list(dict.fromkeys(members))
     weight = np.ones((1 + draws, len(a)))  # the first row is all points once
     if draws:

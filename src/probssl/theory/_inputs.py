@@ -21,42 +21,42 @@ _DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
 def whole(value: Any, name: str, at_least: int) -> int:
     """A whole number that is large enough, else an InputError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
-        raise InputError(f"{name} must be a whole number of at least {at_least}, not {value!r}.")
+        raise InputError(f"{name} must be a whole number of at least {at_least}, not {value!r}")
     return int(value)
 
 
 def number(value: Any, name: str) -> float:
     """A finite real number, else an InputError."""
     if not _is_finite(value):
-        raise InputError(f"{name} must be a finite number, not {value!r}.")
+        raise InputError(f"{name} must be a finite number, not {value!r}")
     return float(value)
 
 
 def positive(value: Any, name: str) -> float:
     """A finite number above zero, else an InputError."""
     if not _is_finite(value) or value <= 0:
-        raise InputError(f"{name} must be a finite number above zero, not {value!r}.")
+        raise InputError(f"{name} must be a finite number above zero, not {value!r}")
     return float(value)
 
 
 def not_negative(value: Any, name: str) -> float:
     """A finite number of zero or more, else an InputError."""
     if not _is_finite(value) or value < 0:
-        raise InputError(f"{name} must be a finite number of zero or more, not {value!r}.")
+        raise InputError(f"{name} must be a finite number of zero or more, not {value!r}")
     return float(value)
 
 
 def inverse_temperature(temperature: Any) -> float:
     """1/τ of a temperature above zero that can be divided by, else an InputError."""
     if positive(temperature, "temperature") < 1e-300:
-        raise InputError(f"temperature must be large enough to divide by, not {temperature!r}.")
+        raise InputError(f"temperature must be large enough to divide by, not {temperature!r}")
     return 1 / float(temperature)
 
 
 def random_generator(generator: Any) -> np.random.Generator:
     """A numpy random generator, else an InputError."""
     if not isinstance(generator, np.random.Generator):
-        raise InputError(f"generator must be a numpy.random.Generator, not {generator!r}.")
+        raise InputError(f"generator must be a numpy.random.Generator, not {generator!r}")
     return generator
 
 
@@ -68,16 +68,16 @@ def finite_array(values: ArrayLike, name: str, dimensions: int | None = None) ->
     try:
         raw = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"{name} must be an array of numbers: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{name} must be an array of numbers: {str(error).rstrip('.')}") from None
     if raw.dtype.kind not in "fiub":
-        raise InputError(f"{name} must be an array of numbers, not of {raw.dtype}.")
+        raise InputError(f"{name} must be an array of numbers, not of {raw.dtype}")
     if raw.size == 0 or dimensions not in (None, raw.ndim):
         wanted = "" if dimensions is None else f"have {_DIMENSIONS[dimensions]} and "
-        raise InputError(f"{name} must {wanted}not be empty: the shape is {raw.shape}.")
+        raise InputError(f"{name} must {wanted}not be empty: the shape is {raw.shape}")
     array = raw.astype(np.float64)
     if not np.isfinite(array).all():
         index = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
-        raise InputError(f"{name} must be finite: {array[index]}{_at(index)}.")
+        raise InputError(f"{name} must be finite: {array[index]}{_at(index)}")
     return array
 
 
@@ -85,7 +85,7 @@ def vector(values: ArrayLike, name: str, size: int) -> Array:
     """So many finite numbers, [size], else an InputError."""
     array = np.atleast_1d(finite_array(values, name))
     if array.shape != (size,):
-        raise InputError(f"{name} must have the shape ({size},), not {array.shape}.")
+        raise InputError(f"{name} must have the shape ({size},), not {array.shape}")
     return array
 
 
@@ -93,9 +93,9 @@ def diagonal(values: ArrayLike, name: str, size: int | None = None) -> Array:
     """The diagonal of Λ as finite positive numbers, [d] with d ≥ 2, else an InputError."""
     array = finite_array(values, name, 1) if size is None else vector(values, name, size)
     if len(array) < 2:
-        raise InputError(f"{name} must have at least two dimensions: {array}.")
+        raise InputError(f"{name} must have at least two dimensions: {array}")
     if np.any(array <= 0):
-        raise InputError(f"{name} must be above zero: {array.min():.6g}{_at((np.argmin(array),))}.")
+        raise InputError(f"{name} must be above zero: {array.min():.6g}{_at((np.argmin(array),))}")
     return array
 
 
@@ -103,11 +103,11 @@ def unit_length(values: ArrayLike, name: str, dimensions: int | None = None) -> 
     """Vectors of unit length along the last axis, [..., d] with d ≥ 2, else an InputError."""
     array = finite_array(values, name, dimensions)
     if array.ndim == 0 or array.shape[-1] < 2:
-        raise InputError(f"{name} must be vectors of at least two dimensions: the shape is {array.shape}.")
+        raise InputError(f"{name} must be vectors of at least two dimensions: the shape is {array.shape}")
     length = np.linalg.norm(array, axis=-1)
     index = np.unravel_index(int(np.argmax(np.abs(length - 1))), length.shape)
     if abs(length[index] - 1) > 1e-5:
-        raise InputError(f"{name} must have unit length: {length[index]:.6g}{_at(index)}.")
+        raise InputError(f"{name} must have unit length: {length[index]:.6g}{_at(index)}")
     return np.asarray(array / length[..., None])
 
 
@@ -115,14 +115,14 @@ def probabilities(values: ArrayLike, name: str, dimensions: int) -> Array:
     """Probabilities of two or more clusters along the last axis, [c] or [n, c], else an InputError."""
     array = finite_array(values, name, dimensions)
     if array.shape[-1] < 2:
-        raise InputError(f"{name} must have at least two clusters: the shape is {array.shape}.")
+        raise InputError(f"{name} must have at least two clusters: the shape is {array.shape}")
     if (array < 0).any():
         index = np.unravel_index(int(np.argmin(array)), array.shape)
-        raise InputError(f"{name} must not be negative: {array[index]:g}{_at(index)}.")
+        raise InputError(f"{name} must not be negative: {array[index]:g}{_at(index)}")
     total = array.sum(axis=-1)
     index = np.unravel_index(int(np.argmax(np.abs(total - 1))), total.shape)
     if abs(total[index] - 1) > 1e-4:
-        raise InputError(f"{name} must sum to 1 over clusters: {total[index]:g}{_at(index)}.")
+        raise InputError(f"{name} must sum to 1 over clusters: {total[index]:g}{_at(index)}")
     return array
 
 
@@ -130,7 +130,7 @@ def critic_values(positives: ArrayLike, negatives: ArrayLike) -> tuple[Array, Ar
     """A critic's values for positives [n] and their negatives [n, m], else an InputError."""
     right, wrong = finite_array(positives, "positives", 1), finite_array(negatives, "negatives", 2)
     if len(right) != len(wrong):
-        raise InputError(f"negatives must have a row for each of the {len(right)} positives, not {len(wrong)}.")
+        raise InputError(f"negatives must have a row for each of the {len(right)} positives, not {len(wrong)}")
     return right, wrong
 
 
@@ -142,9 +142,9 @@ def square(matrix: ArrayLike, name: str, size: int | None = None) -> Array:
     array = finite_array(matrix, name)
     array = array.reshape(1, 1) if array.ndim == 0 else array
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
-        raise InputError(f"{name} must be a square matrix, not of shape {array.shape}.")
+        raise InputError(f"{name} must be a square matrix, not of shape {array.shape}")
     if size is not None and len(array) != size:
-        raise InputError(f"{name} must have the shape ({size}, {size}), not {array.shape}.")
+        raise InputError(f"{name} must have the shape ({size}, {size}), not {array.shape}")
     return array
 
 
@@ -154,7 +154,7 @@ def symmetric(matrix: ArrayLike, name: str, size: int | None = None) -> Array:
     gap = np.abs(array - array.T)
     if gap.max() > 1e-8 * np.abs(array).max():
         i, j = sorted(int(k) for k in np.unravel_index(int(np.argmax(gap)), gap.shape))
-        raise InputError(f"{name} must be symmetric: {array[i, j]:g}{_at((i, j))} and {array[j, i]:g}{_at((j, i))}.")
+        raise InputError(f"{name} must be symmetric: {array[i, j]:g}{_at((i, j))} and {array[j, i]:g}{_at((j, i))}")
     return (array + array.T) / 2
 
 
@@ -163,7 +163,7 @@ def positive_definite(matrix: ArrayLike, name: str, size: int | None = None) -> 
     array = symmetric(matrix, name, size)
     values = np.linalg.eigvalsh(array)
     if not values[0] > max(1e-14, len(array) * np.finfo(float).eps) * abs(values[-1]):
-        raise InputError(f"{name} must be positive definite: its smallest eigenvalue is {values[0]:.3g}.")
+        raise InputError(f"{name} must be positive definite: its smallest eigenvalue is {values[0]:.3g}")
     return array
 
 
@@ -172,7 +172,7 @@ def positive_semidefinite(matrix: ArrayLike, name: str, size: int | None = None)
     array = symmetric(matrix, name, size)
     values = np.linalg.eigvalsh(array)
     if values[0] < -1e-9 * max(values[-1], 0.0):
-        raise InputError(f"{name} must not have negative eigenvalues: the smallest is {values[0]:.3g}.")
+        raise InputError(f"{name} must not have negative eigenvalues: the smallest is {values[0]:.3g}")
     return array
 
 

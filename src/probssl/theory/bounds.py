@@ -32,7 +32,7 @@ def positives_and_negatives(scores: ArrayLike) -> tuple[Array, Array]:
     matrix = finite_array(scores, "scores", 2)
     n = len(matrix)
     if matrix.shape != (n, n) or n < 2:
-        raise InputError(f"scores must be a square matrix of at least 2 pairs, not of shape {matrix.shape}.")
+        raise InputError(f"scores must be a square matrix of at least 2 pairs, not of shape {matrix.shape}")
     return np.diag(matrix).copy(), matrix.T[~np.eye(n, dtype=bool)].reshape(n, n - 1)
 
 
@@ -165,7 +165,7 @@ def renyi_bound(positives: ArrayLike, negatives: ArrayLike, order: float) -> flo
     """
     alpha = number(order, "order")
     if alpha in (0.0, 1.0):
-        raise InputError(f"order must be neither 0 nor 1, which are limits, not {order!r}.")
+        raise InputError(f"order must be neither 0 nor 1, which are limits, not {order!r}")
     positives, negatives = critic_values(positives, negatives)
     return _log_mean_exp((alpha - 1) * positives) / (alpha - 1) - _log_mean_exp(alpha * negatives) / alpha
 
@@ -176,7 +176,7 @@ def renyi_bound(positives: ArrayLike, negatives: ArrayLike, order: float) -> flo
 def _baseline(log_baseline: ArrayLike, anchors: Array) -> Array:
     log_a = finite_array(log_baseline, "log baseline")
     if log_a.shape not in ((), anchors.shape):
-        raise InputError(f"log baseline must be one number or one for each anchor, not of shape {log_a.shape}.")
+        raise InputError(f"log baseline must be one number or one for each anchor, not of shape {log_a.shape}")
     return log_a
 
 

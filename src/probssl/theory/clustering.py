@@ -76,10 +76,10 @@ def open_failure_modes(terms: Iterable[str]) -> dict[str, str]:
     """
     names = list(dict.fromkeys([terms] if isinstance(terms, str) else terms))
     if not names:
-        raise InputError(f"terms must name at least one of {', '.join(ADMITS)}.")
+        raise InputError(f"terms must name at least one of {', '.join(ADMITS)}")
     for name in names:
         if name not in ADMITS:
-            raise InputError(f"terms must be among {', '.join(ADMITS)}, not {name!r}.")
+            raise InputError(f"terms must be among {', '.join(ADMITS)}, not {name!r}")
     excluded = {mode for together, modes in EXCLUDED_TOGETHER.items() if together <= set(names) for mode in modes}
     return {
         mode: "; ".join(f"{name}: {ADMITS[name][mode]}" for name in names)
@@ -193,7 +193,7 @@ def proto_cpc(teacher: ArrayLike, student_logits: ArrayLike) -> float:
     p = probabilities(teacher, "the teacher's predictions", 2)
     z = finite_array(student_logits, "the student's logits", 2)
     if z.shape != p.shape:
-        raise InputError(f"the student's logits must have the shape {p.shape} of the teacher's, not {z.shape}.")
+        raise InputError(f"the student's logits must have the shape {p.shape} of the teacher's, not {z.shape}")
     return float(np.mean(np.sum(p * z, axis=1) - special.logsumexp(z, b=p.mean(axis=0), axis=1)))
 
 
@@ -276,9 +276,9 @@ def diagnose_clustering(
     p, q = _two(predictions, augmented_predictions)
     n, c = p.shape
     if n < 2:
-        raise InputError(f"predictions must have at least 2 rows for a diagnosis, not {n}.")
+        raise InputError(f"predictions must have at least 2 rows for a diagnosis, not {n}")
     if prior is not None and price is not None:
-        raise InputError("a prior is given or learnt at a price, not both.")
+        raise InputError("a prior is given or learnt at a price, not both")
     mean = p.mean(axis=0)
     if price is None:
         term, minimum = _cross_entropy(_prior(prior, c), mean), prior_minimum(c if prior is None else prior)
@@ -319,20 +319,20 @@ def _two(predictions: ArrayLike, augmented_predictions: ArrayLike) -> tuple[Arra
     p = probabilities(predictions, "predictions", 2)
     q = probabilities(augmented_predictions, "augmented predictions", 2)
     if p.shape != q.shape:
-        raise InputError(f"augmented predictions must have the shape {p.shape} of the predictions, not {q.shape}.")
+        raise InputError(f"augmented predictions must have the shape {p.shape} of the predictions, not {q.shape}")
     return p, q
 
 
 def _prior(prior: ArrayLike | None, clusters: int) -> Array:
     weights = np.full(clusters, 1 / clusters) if prior is None else probabilities(prior, "prior", 1)
     if len(weights) != clusters:
-        raise InputError(f"prior must have the {clusters} clusters of the predictions, not {len(weights)}.")
+        raise InputError(f"prior must have the {clusters} clusters of the predictions, not {len(weights)}")
     return weights
 
 
 def _price(price: float) -> float:
     if not 1 < price < math.inf:
-        raise InputError(f"the price of a learnt prior must be above 1 and finite, not {price!r}.")
+        raise InputError(f"the price of a learnt prior must be above 1 and finite, not {price!r}")
     return price
 
 
@@ -340,7 +340,7 @@ def _weights(invariance: float, prior: float) -> tuple[float, float]:
     low, high = _WEIGHTS
     for name, value in (("invariance weight", invariance), ("prior weight", prior)):
         if not_negative(value, name) != 0 and not low <= value <= high:
-            raise InputError(f"{name} must be 0 or lie between {low:g} and {high:g}, not {value!r}.")
+            raise InputError(f"{name} must be 0 or lie between {low:g} and {high:g}, not {value!r}")
     if invariance == 0 and prior == 0:
-        raise InputError("invariance weight or prior weight must be above zero, and both are 0.")
+        raise InputError("invariance weight or prior weight must be above zero, and both are 0")
     return float(invariance), float(prior)

@@ -79,9 +79,9 @@ def expected_pinch(means: ArrayLike, variances: ArrayLike) -> Array:
     """
     mu, v = _latents(means, "means"), _latents(variances, "variances")
     if mu.shape != v.shape:
-        raise InputError(f"variances must have the shape {mu.shape} of the means, not {v.shape}.")
+        raise InputError(f"variances must have the shape {mu.shape} of the means, not {v.shape}")
     if (v < 0).any():
-        raise InputError(f"variances must not be negative: {v.min():g}.")
+        raise InputError(f"variances must not be negative: {v.min():g}")
     return pinch(mu) + (1 - 1 / mu.shape[-2]) * v.sum(axis=(-2, -1))
 
 
@@ -97,7 +97,7 @@ def optimal_posterior_variance(
     decoder = not_negative(decoder_precision, "decoder precision")
     precision = (1 - 1 / (_ratio(sigma, prior_variance) + count)) / sigma + decoder
     if precision == 0:
-        raise InputError("related must be at least 2 without decoder and prior, or no finite variance is optimal.")
+        raise InputError("related must be at least 2 without decoder and prior, or no finite variance is optimal")
     return float(1 / precision)
 
 
@@ -112,5 +112,5 @@ def _ratio(variance: float, prior_variance: float) -> float:
 def _latents(z: ArrayLike, name: str = "latents") -> Array:
     array = finite_array(z, name)
     if array.ndim < 2:
-        raise InputError(f"{name} must have the shape [..., related, dimensions], not {array.shape}.")
+        raise InputError(f"{name} must have the shape [..., related, dimensions], not {array.shape}")
     return array

@@ -79,7 +79,7 @@ class Moments:
         """
         keep, sigma = not_negative(preservation, "preservation"), positive(noise, "noise")
         if keep > 1:
-            raise InputError(f"preservation must be a number of at most one, not {preservation!r}.")
+            raise InputError(f"preservation must be a number of at most one, not {preservation!r}")
         xx = positive_semidefinite(data_second_moment, "the second moment of the data")
         masked = keep * (1 - keep) * np.diag(np.diag(xx)) + (1 - keep) ** 2 * xx
         return cls(sigma**2 * np.eye(len(xx)) + masked, keep * np.eye(len(xx)), score_power)
@@ -93,7 +93,7 @@ class Moments:
         x, x_aug, score = finite_array(x, "x", 2), finite_array(x_aug, "x̃", 2), finite_array(score, "the score", 2)
         if not x.shape == x_aug.shape == score.shape:
             shapes = f"{x.shape}, {x_aug.shape} and {score.shape}"
-            raise InputError(f"x, x̃ and the score must have one shape [n, d], not {shapes}.")
+            raise InputError(f"x, x̃ and the score must have one shape [n, d], not {shapes}")
         step = x_aug - x
         return cls(step.T @ step / len(x), score.T @ step / len(x), float(np.sum(score**2) / len(x)))
 

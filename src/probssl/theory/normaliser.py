@@ -32,7 +32,7 @@ def nce_offset(prior: float) -> float:
     """log(π/(1 − π)), the offset of NCE's logits: −log(n − 1) for π = 1/n, a batch of n that are negatives in turn."""
     share = positive(prior, "prior")
     if share >= 1:
-        raise InputError(f"prior must be a number below one, not {prior!r}.")
+        raise InputError(f"prior must be a number below one, not {prior!r}")
     return math.log(share) - math.log1p(-share)
 
 
@@ -98,7 +98,7 @@ def snl_normaliser(log_normaliser: ArrayLike, bias: ArrayLike) -> Array:
     """
     log_z, shift = finite_array(log_normaliser, "log normaliser"), finite_array(bias, "bias")
     if log_z.ndim and shift.ndim and log_z.shape != shift.shape:
-        raise InputError(f"log normaliser {log_z.shape} and bias {shift.shape} must be alike, or one of them a number.")
+        raise InputError(f"log normaliser {log_z.shape} and bias {shift.shape} must be alike, or one of them a number")
     with np.errstate(over="ignore"):
         return np.expm1(log_z - shift) + shift
 

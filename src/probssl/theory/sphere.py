@@ -71,7 +71,7 @@ def concentration_from_mean(dim: int, mean: float) -> float:
     """
     _dimension(dim)
     if not_negative(mean, "mean") >= 1:
-        raise InputError(f"mean must lie in [0, 1), not {mean!r}: only infinite concentration reaches 1.")
+        raise InputError(f"mean must lie in [0, 1), not {mean!r}: only infinite concentration reaches 1")
     if mean == 0:
         return 0.0
     spread = (1 - mean) * (1 + mean)
@@ -212,14 +212,14 @@ def optimal_encoder_map(
     z, h = finite_array(latents, "latents", 2), finite_array(representations, "representations", 2)
     radius = optimal_radius(temperature, concentration)
     if len(z) != len(h):
-        raise InputError(f"latents have {len(z)} rows and representations {len(h)}: they must be the same points.")
+        raise InputError(f"latents have {len(z)} rows and representations {len(h)}: they must be the same points")
     if len(z) < z.shape[1] + 2:
-        raise InputError(f"{len(z)} rows are too few to fit {z.shape[1]} latents: give at least {z.shape[1] + 2}.")
+        raise InputError(f"{len(z)} rows are too few to fit {z.shape[1]} latents: give at least {z.shape[1] + 2}")
     if np.all(h == h[0]):
-        raise InputError("the representations are constant, so there is no map to fit.")
+        raise InputError("the representations are constant, so there is no map to fit")
     design = np.column_stack([np.ones(len(z)), z])
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        raise InputError(f"the latents do not span their {z.shape[1]} dimensions, so the map is not determined.")
+        raise InputError(f"the latents do not span their {z.shape[1]} dimensions, so the map is not determined")
     orthonormal, triangle = np.linalg.qr(design)
     solution = np.linalg.solve(triangle, orthonormal.T @ h)  # [1 + d, m]
     left_out = 1 - np.sum(orthonormal**2, axis=1, keepdims=True)  # the residual of a row that the fit has not seen ...

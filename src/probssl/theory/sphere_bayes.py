@@ -126,7 +126,7 @@ def optimal_concentrations(concentrations: ArrayLike, hard: ArrayLike | None = N
         at = int(np.argmin(difference))
         raise InputError(
             f"positives minus hard negatives is not positive definite: {difference[at]:.6g} at dimension {at}; "
-            "hard negatives must spread more than positives in every dimension."
+            "hard negatives must spread more than positives in every dimension"
         )
     return difference
 
@@ -160,7 +160,7 @@ def two_block_limit(
     both = (metric[0] + minus[0], metric[1] + minus[1])
     sharpest = max(*truth, *both, *n)
     if sharpest > _SHARPEST:
-        raise InputError(f"the quadrature takes concentrations and sizes up to {_SHARPEST:g}, not {sharpest:g}.")
+        raise InputError(f"the quadrature takes concentrations and sizes up to {_SHARPEST:g}, not {sharpest:g}")
     panels = 2 + ceil(sqrt(sharpest) * pi / 4)  # two standard deviations each
     angle, weight = _panels(pi / 2, panels)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -192,7 +192,7 @@ def _infonce(dim: int, kappa: float, critic: float, negatives: int) -> float:
     if finest > _FINEST:
         raise InputError(
             f"the quadrature takes critics (1/temperature) up to 1000, concentrations up to 250000 and dimensions up "
-            f"to a million, not {critic:g}, {kappa:g} and {dim}: use bayes_infonce_monte_carlo or infonce_limit."
+            f"to a million, not {critic:g}, {kappa:g} and {dim}: use bayes_infonce_monte_carlo or infonce_limit"
         )
     angle, weight = _panels(pi, 2 + ceil(finest * pi / 2))
     t = np.cos(angle)
@@ -220,7 +220,7 @@ def _panels(length: float, count: int) -> tuple[Array, Array]:
 
 def _estimate(losses: Array) -> Estimate:
     if len(losses) < 2:
-        raise InputError(f"a standard error needs at least 2 anchors, not {len(losses)}.")
+        raise InputError(f"a standard error needs at least 2 anchors, not {len(losses)}")
     return Estimate(float(losses.mean()), float(losses.std(ddof=1)) / sqrt(len(losses)))
 
 
@@ -230,5 +230,5 @@ def _closeness(x: Array, z: Array, metric: Array) -> Array:
 
 def _pair(values: tuple[Number, Number], name: str, check: Callable[[Any, str], Number]) -> tuple[Number, Number]:
     if not isinstance(values, tuple | list | np.ndarray) or len(values) != 2:
-        raise InputError(f"{name} must be two numbers, one for each block, not {values!r}.")
+        raise InputError(f"{name} must be two numbers, one for each block, not {values!r}")
     return check(values[0], name), check(values[1], name)

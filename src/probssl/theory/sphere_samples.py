@@ -72,7 +72,7 @@ def sample_anisotropic(anchors: ArrayLike, concentrations: ArrayLike, generator:
         waiting = waiting[~keep]
         if not len(waiting):
             return out
-    raise InputError(f"the concentrations {scales} are too far apart for rejection sampling.")
+    raise InputError(f"the concentrations {scales} are too far apart for rejection sampling")
 
 
 def _propose(z: Array, scales: Array, generator: np.random.Generator) -> tuple[Array, np.ndarray]:
