@@ -34,7 +34,7 @@ def as_encoder(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     was = network.training
     try:
         answer = network.eval()(torch.zeros(2, *shape))
-    except Exception:
+    except (RuntimeError, ValueError, TypeError):
         return network  # what does not take observations is told so by whoever asks for its size
     finally:
         network.train(was)
