@@ -30,7 +30,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import Resolved, resolve
 from probssl.training import Trial, fit, fit_many
-from probssl.training.stack import Stack
+from probssl.training.stacked.stack import Stack
 
 TABLES = {16: "pmlb:letter", 64: "pmlb:optdigits"}
 RECIPES: dict[str, dict[str, Any]] = {

@@ -65,7 +65,7 @@ def plain_step(d: int, m: int, n: int) -> tuple[Callable[[], object], Callable[[
     from probssl import Euclidean, InfoNCE, MaskAndNoise
     from probssl.encoders import MLP, seeded
     from probssl.training import TrainingPlan, Trial
-    from probssl.training.stack import Stack, can_compile
+    from probssl.training.stacked.stack import Stack, can_compile
 
     x = torch.randn(2 * n, d, generator=torch.Generator().manual_seed(0))
     ours = [seeded(seed, lambda: MLP.of([d, 2 * d, m])) for seed in range(8)]

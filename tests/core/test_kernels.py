@@ -13,7 +13,7 @@ import torch
 
 from probssl import kernels
 from probssl.kernels import build, pairs
-from probssl.training import compiled
+from probssl.training.stacked import compiled
 from tests.variants import LEVELS
 
 from ..fitting import resolved

@@ -15,8 +15,7 @@ from probssl.objectives import GEDI, SwAV, gedi_weights
 from probssl.runs import Run
 from probssl.runs.doctor import Diagnosis, _samples, examine
 from probssl.theory.clustering import AGREEMENT_BELOW, open_failure_modes
-from probssl.training import TrainingPlan, fit
-from probssl.training.stacked import Trial, fit_many
+from probssl.training import TrainingPlan, Trial, fit, fit_many
 from probssl.training.watch import CollapseWatch, look_at_clusters
 
 from ..fitting import train

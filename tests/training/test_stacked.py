@@ -23,7 +23,7 @@ from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy
 from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
-from probssl.training.stack import Stack, can_compile
+from probssl.training.stacked.stack import Stack, can_compile
 from tests.variants import every_variant, use
 
 from ..fitting import resolved

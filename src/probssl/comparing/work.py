@@ -21,8 +21,8 @@ from probssl.model import Model
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
+from probssl.training import Trial, fit_many
 from probssl.training.checkpoints import gather, restore
-from probssl.training.stacked import Trial, fit_many
 
 LOOKS = 5
 """Rows of the log of a training in an early round; two looks in a row tell a collapse."""

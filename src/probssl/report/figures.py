@@ -45,6 +45,63 @@ def new_figure(
     return figure, axes
 
 
+def panels(
+    titles: Sequence[str], width: float, height: float, columns: int | None = None, **options: Any
+) -> tuple[Figure, list[Any]]:
+    """A figure of panels of that size, `columns` side by side (all unless given), each under its title."""
+    columns = min(len(titles), columns or len(titles))
+    rows = -(-len(titles) // columns)
+    figure, axes = new_figure(width * columns, height * rows, columns, rows, **options)
+    for axis, title in zip(axes, titles, strict=False):
+        axis.set_title(title, fontsize=9, color=INK, loc="left")
+    for axis in axes[len(titles) :]:
+        axis.set_visible(False)
+    return figure, list(axes[: len(titles)])
+
+
+def bare(axis: Any) -> None:
+    """Neither ticks nor frame, as around an image."""
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+
+
+def heatmap(
+    axis: Any,
+    values: np.ndarray,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    shown: str = "{:.2f}",
+) -> None:
+    """Values [rows, columns] as shades with their numbers on them, the first row at the bottom."""
+    axis.imshow(values, origin="lower", vmin=low, vmax=high, cmap="viridis", aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        colour = "#ffffff" if value < low + 0.6 * (high - low) else INK
+        axis.text(column, row, shown.format(value), ha="center", va="center", fontsize=8, color=colour)
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)
+
+
+def strips(
+    axis: Any,
+    values: Mapping[str, Sequence[float]],
+    published: Mapping[str, tuple[float, float | None]] | None = None,
+    colour: Mapping[str, str] | None = None,
+) -> None:
+    """One row a name, from the top: its values as dots, what is published as a diamond with its spread."""
+    for height, (name, found) in enumerate(values.items()):
+        shade = (colour or {}).get(name, PALETTE[0])
+        axis.scatter(found, [height - 0.12] * len(found), s=16, color=shade, linewidths=0, alpha=0.8)
+        if name in (published or {}):
+            value, spread = (published or {})[name]
+            axis.errorbar(value, height + 0.18, xerr=spread, marker="D", markersize=4, color=PALETTE[1], elinewidth=1)
+    axis.set_yticks(range(len(values)), list(values), fontsize=7)
+    axis.set_ylim(len(values) - 0.5, -0.5)
+
+
 def svg(figure: Figure) -> str:
     """The figure as an SVG element, with text kept as text."""
     from matplotlib import rc_context
@@ -68,9 +125,9 @@ def png_bytes(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def embedded(picture: bytes) -> str:
+def embedded(picture: bytes, alt: str = "figure") -> str:
     """A PNG picture as an <img> element that holds it."""
-    return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+    return f'<img alt="{alt}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 
 def colours(labels: np.ndarray) -> list[str]:
@@ -83,17 +140,13 @@ def loss_curves(
 ) -> Figure:
     """One small panel for the loss and one for each term, with a dotted line at the least it can be, where given."""
     names = ["loss", *[term for term in terms if len(terms) > 1]]
-    columns = min(len(names), 4)
-    figure, axes = new_figure(2.6 * columns, 2.0 * -(-len(names) // columns), columns, -(-len(names) // columns))
-    for axis, name in zip(axes, names, strict=False):
+    figure, axes = panels([name.replace("_", " ") for name in names], 2.6, 2.0, 4)
+    for axis, name in zip(axes, names, strict=True):
         points = [(row["step"], row[name]) for row in history if row.get(name) is not None]
         steps, values = zip(*points, strict=True) if points else ((), ())
         axis.plot(steps, values, color=PALETTE[0], linewidth=1.4)
         if minima and name in minima:
             axis.axhline(minima[name], color=MUTED, linewidth=0.8, linestyle=":")
-        axis.set_title(name.replace("_", " "), fontsize=9, color=INK, loc="left")
-    for axis in axes[len(names) :]:
-        axis.set_visible(False)
     return figure
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from probssl.studies.comparison import Verdict, references, verdict
+from probssl.studies.page import Page, Section, Table
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
@@ -103,11 +104,8 @@ class Study(ABC):
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         """The rows that are shown, from the finished trials of the budget's grid; some may be missing for failure."""
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        """Write figures and a page about the results into `out`; returns the page. Here: the rows as a table."""
-        from probssl.report import page as html
-        from probssl.training.files import write_text
-
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        """What is shown of the results. Here: the rows as a table."""
         head = ["setting", "metric", "value", "spread", self.reference, "verdict"]
         body = [
             [
@@ -118,9 +116,11 @@ class Study(ABC):
             ]
             for r in rows
         ]
-        page = out / "index.html"
-        write_text(page, html.page(self.name, html.escape(self.claim), [html.section(budget, html.table(head, body))]))
-        return page
+        return Page(self.name, self.claim, [Section(budget, Table(head, body))])
+
+    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+        """Write figures and a page about the results into `out`; returns the page."""
+        return self.page(results, rows, budget).write(out)
 
     def as_dict(self) -> dict[str, str]:
         """What the list of experiments says about it."""

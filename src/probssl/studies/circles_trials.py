@@ -15,9 +15,8 @@ from probssl.metrics import linear_probe
 from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective
 from probssl.pairings import Rotations
 from probssl.studies.base import Config, Result
-from probssl.training import TrainingPlan
-from probssl.training.stacked import Trial as Training
-from probssl.training.stacked import fit_many
+from probssl.training import TrainingPlan, fit_many
+from probssl.training import Trial as Training
 
 SIZES = (2, 20, 2)
 

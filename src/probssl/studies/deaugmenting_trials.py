@@ -19,9 +19,8 @@ from probssl.parts.resolve import Resolved, fixed_energy, resolve
 from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import circles_trials
 from probssl.studies.base import Config, Result
-from probssl.training import TrainingPlan
-from probssl.training.stacked import Trial as Training
-from probssl.training.stacked import fit_many
+from probssl.training import TrainingPlan, fit_many
+from probssl.training import Trial as Training
 
 CIRCLES = "toy:circles"
 CANDIDATES = 4096

@@ -20,9 +20,8 @@ from probssl.pairings import GaussianNoise
 from probssl.samplers import SGLD, ReplayBuffer, UniformStart
 from probssl.studies.base import Config, Result
 from probssl.theory.clustering import diagnose_clustering
-from probssl.training import Fitted, TrainingPlan
-from probssl.training.stacked import Trial as Training
-from probssl.training.stacked import fit_many
+from probssl.training import Fitted, TrainingPlan, fit_many
+from probssl.training import Trial as Training
 from probssl.training.watch import LEAST_PROBABILITY
 
 DATA = ("moons", "circles")

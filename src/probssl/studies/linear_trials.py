@@ -25,9 +25,8 @@ from probssl.objectives import (
 )
 from probssl.studies.base import Config, Result
 from probssl.studies.linear_cases import Case, cases
-from probssl.training import TrainingPlan
-from probssl.training.stacked import Trial as Training
-from probssl.training.stacked import fit_many
+from probssl.training import TrainingPlan, fit_many
+from probssl.training import Trial as Training
 
 LOSSES: dict[str, Callable[[int], Objective]] = {
     "Fisher": lambda m: Fisher(),

@@ -17,14 +17,14 @@ from probssl.objectives.base import Objective
 from probssl.objectives.gedi import GEDI
 from probssl.pairings.views import FeaturewisePairing, Pairing, latent_noise, random_signs
 from probssl.training.batches import BatchStream, relatives
-from probssl.training.compiled import CompiledLosses, form_of, suits
 from probssl.training.log import RunLog
 from probssl.training.loop import Fitted, record
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
-from probssl.training.stack_gedi import StackedGEDI, together
-from probssl.training.stack_losses import StackedFisher, StackedLosses, StackedViews
-from probssl.training.stack_parts import StackedEncoder, StackOptimiser
+from probssl.training.stacked.compiled import CompiledLosses, form_of, suits
+from probssl.training.stacked.gedi import StackedGEDI, together
+from probssl.training.stacked.losses import StackedFisher, StackedLosses, StackedViews
+from probssl.training.stacked.parts import StackedEncoder, StackOptimiser
 from probssl.training.watch import SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, clusters_of
 
 

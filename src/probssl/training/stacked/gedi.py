@@ -15,8 +15,8 @@ from probssl.objectives.gedi import GEDI
 from probssl.samplers import Box
 from probssl.training.loop import describe
 from probssl.training.plan import TrainingPlan
-from probssl.training.stack_losses import StackedLosses, StackedViews, alike
-from probssl.training.stack_parts import StackedEncoder
+from probssl.training.stacked.losses import StackedLosses, StackedViews, alike
+from probssl.training.stacked.parts import StackedEncoder
 
 
 class StackedGEDI(StackedLosses):

@@ -2,7 +2,7 @@
 
 That is: encoders of linear layers and ReLU, mask-and-noise augmentations, single precision, positives (x, x̃), and one
 of the losses in `form_of` with the Euclidean or the cosine energy. Everything else goes through torch
-(`stack_losses`).
+(`losses.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from probssl.objectives.infonce import InfoNCE
 from probssl.objectives.normalised import NCE, SNL, Biased, BiasNetwork
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.views import Pairing
-from probssl.training.stack_parts import ParameterStack, layers_of
+from probssl.training.stacked.parts import ParameterStack, layers_of
 
 LOSSES = ("infonce", "nce", "snl", "simclr", "spectral", "fisher")  # as in mlp_steps.c
 ENERGIES = (Euclidean, Cosine)

@@ -15,7 +15,7 @@ from probssl.objectives.base import Objective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings.views import Needs, Views
 from probssl.training.loop import describe, plain
-from probssl.training.stack_parts import KnownEmbeddings, ParameterStack, StackedEncoder
+from probssl.training.stacked.parts import KnownEmbeddings, ParameterStack, StackedEncoder
 
 
 def alike(objective: Objective) -> tuple[Any, ...] | None:

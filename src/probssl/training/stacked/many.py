@@ -10,9 +10,9 @@ from pathlib import Path
 
 from probssl.training.loop import Fitted, fit
 from probssl.training.progress import Reporter
-from probssl.training.stack import Stack, Trial, can_compile, kind_of
-from probssl.training.stack_gedi import StackedGEDI, together
-from probssl.training.stack_parts import layers_of
+from probssl.training.stacked.gedi import StackedGEDI, together
+from probssl.training.stacked.parts import layers_of
+from probssl.training.stacked.stack import Stack, Trial, can_compile, kind_of
 from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import SAMPLE_ROWS
 

@@ -1,0 +1,74 @@
+"""The page of a study, declared: sections of figures and tables in the order in which they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probssl.report import figures
+from probssl.report import page as html
+from probssl.training.files import atomic_path, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, which is also written to NAME.png."""
+
+    name: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text; the first column is left-aligned, all are with `text`, and `strong` sets one column off."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: bool = False
+    strong: int | None = None
+
+
+class Section:
+    """A card: a title, pictures and tables, and a quiet note below them."""
+
+    def __init__(self, title: str, *parts: Picture | Table, note: str = "") -> None:
+        self.title, self.parts, self.note = title, parts, note
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a study shows. `verdict` is a word or two at the top, and whether they are good news."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+    verdict: tuple[str, bool] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Further text files beside the page, by name: `trials.csv`."""
+
+    def write(self, out: Path) -> Path:
+        """Write `index.html`, a PNG file for each picture, and the further files into `out`; returns the page."""
+        for name, text in self.files.items():
+            write_text(out / name, text)
+        badge = "" if self.verdict is None else f"{html.badge(*self.verdict)} &nbsp;"
+        sections = [
+            html.section(s.title, "".join(_shown(part, out) for part in s.parts), s.note) for s in self.sections
+        ]
+        page = out / "index.html"
+        write_text(page, html.page(self.title, badge + html.escape(self.lead), sections))
+        return page
+
+
+def _shown(part: Picture | Table, out: Path) -> str:
+    """The HTML of a part of a section; a picture is drawn once, for its file and for the page."""
+    if isinstance(part, Table):
+        return html.table(part.head, part.rows, text=part.text, strong_column=part.strong)
+    picture = figures.png_bytes(part.figure)
+    with atomic_path(out / f"{part.name}.png") as temporary:
+        temporary.write_bytes(picture)
+    return figures.embedded(picture, part.name.replace("-", " "))
