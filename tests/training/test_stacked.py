@@ -22,7 +22,8 @@ from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy
 from probssl.samplers import SGLD, Box, UniformStart
-from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many, stacked
+from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many
+from probssl.training.stacked import many as stacked
 from probssl.training.stacked.stack import Stack, can_compile
 from tests.variants import every_variant, use
 
