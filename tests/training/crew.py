@@ -20,15 +20,15 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from probssl import processes
 from probssl.encoders import Centring, OnSphere, seeded
 from probssl.objectives import Fisher, Objective, SlicedFisher
 from probssl.objectives.momentum import MomentumObjective
 from probssl.pairings import Views
 from probssl.training import Reporter, fit
-from probssl.training.sharing import Sharing, share
+from probssl.training.distributed import processes
+from probssl.training.distributed.sharing import Sharing, share
 from probssl.worlds import named_world
-from tests.core.members import EMBEDDING, ENERGIES, INPUT, OBJECTIVES, ObjectiveMember, smooth_encoder
+from tests.objectives.members import EMBEDDING, ENERGIES, INPUT, OBJECTIVES, ObjectiveMember, smooth_encoder
 from tests.training.parts import training
 from tests.training.victim import warm_up
 

@@ -20,7 +20,6 @@ try:
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
-from probssl import processes
 from probssl.data import IMAGES, Corrupt, Dataset, Progress, Rows, is_dataset, load
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
@@ -28,6 +27,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.runs.evaluation import Comparison
+from probssl.training.distributed import processes
 from probssl.training.files import write_text
 from probssl.training.log import read_log
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from probssl import processes
 from probssl.data import Corrupt, Dataset, Table, check_trainable, is_dataset, load
 from probssl.encoders import encode
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
@@ -25,6 +24,7 @@ from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
 from probssl.runs.folder import MODEL, RECIPE, Run, Source, absolute
 from probssl.training import Fitted, ProgressBar, Reporter
 from probssl.training import fit as train
+from probssl.training.distributed import processes
 from probssl.training.files import atomic_path
 from probssl.training.surroundings import one_thread
 from probssl.training.watch import MEANING

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from probssl import processes
 from probssl.encoders import as_floats
 from probssl.errors import InputError
 from probssl.pairings.views import Needs, Pairing, Source, Views
+from probssl.training.distributed import processes
 from probssl.training.files import fingerprint
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probssl import processes
 from probssl.encoders import GLOBAL_RANDOM_STATE
 from probssl.errors import CheckpointError, InputError, NonFiniteLoss
 from probssl.objectives.base import Objective, Terms
@@ -26,11 +25,12 @@ from probssl.parts.part import Part
 from probssl.training import checkpoints
 from probssl.training.batches import DataStream, Stream, WorldStream, numbered, own_entry
 from probssl.training.checkpoints import CheckpointFolder
+from probssl.training.distributed import processes
+from probssl.training.distributed.sharing import Sharing, get_random_state, own_random_state, set_random_state
 from probssl.training.files import fingerprint
 from probssl.training.log import RunLog, check_terms
 from probssl.training.plan import TrainingPlan
 from probssl.training.progress import Reporter
-from probssl.training.sharing import Sharing, get_random_state, own_random_state, set_random_state
 from probssl.training.surroundings import flushed_denormals, interruptible, is_small, one_thread
 from probssl.training.watch import MEANING, SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, Look, clusters_of
 

@@ -11,8 +11,7 @@ from probssl.encoders import ProjectionHead, ResNet18, WithHead, encode, represe
 from probssl.errors import InputError
 from probssl.objectives import Fisher, InfoNCE, Objective
 from probssl.pairings import ImageAugmentation
-
-from .members import generator
+from tests.objectives.members import generator
 
 
 def images(count: int, channels: int = 3, height: int = 32, width: int = 32) -> Tensor:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from probssl import processes
 from probssl.encoders import sees_batch
 from probssl.objectives.base import Objective, Terms
 from probssl.pairings.views import Views
 from probssl.training.batches import seed_of_process
+from probssl.training.distributed import processes
 
 Call = Generator[Tensor, Tensor, None]
 """What is done around a call of a module: it yields what to compute on, is sent the outcome, and yields the answer."""

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from probssl.pairings import image_transforms as transforms
-
-from .members import generator
+from tests.objectives.members import generator
 
 COUNT, HEIGHT, WIDTH = 6, 7, 9
 

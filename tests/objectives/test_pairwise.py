@@ -15,9 +15,8 @@ from probssl.errors import InputError
 from probssl.objectives import InfoNCE, Objective, pairwise
 from probssl.objectives.pairwise import FusedTotal, Kind, PairLogits, blocked_sums, plain_total
 from probssl.pairings import Views
+from tests.objectives.members import normal
 from tests.variants import every_variant, use
-
-from .members import normal
 
 KINDS: tuple[Kind, ...] = typing.get_args(Kind)
 SIZES = [(7, 7, 3), (5, 9, 17), (9, 5, 2), (33, 20, 34), (64, 64, 130), (2, 2, 1)]

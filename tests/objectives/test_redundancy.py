@@ -12,8 +12,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 from probssl.objectives import WMSE, BarlowTwins, CorInfoMax, Objective, VICReg
 from probssl.objectives.redundancy import _centred, _whitened
 from probssl.pairings import Views
-
-from .members import normal
+from tests.objectives.members import normal
 
 EVERY = (BarlowTwins, VICReg, WMSE, CorInfoMax)
 every = pytest.mark.parametrize("kind", EVERY)

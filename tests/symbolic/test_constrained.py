@@ -18,8 +18,7 @@ from probssl.pairings import Each, GaussianNoise, ImageAugmentation, Needs, View
 from probssl.samplers import SGLD, UniformStart
 from probssl.symbolic import Constraint
 from probssl.training import TrainingPlan, fit
-
-from .members import Ends, generator, normal, smooth_encoder
+from tests.objectives.members import Ends, generator, normal, smooth_encoder
 
 ADDITION = Constraint.where(lambda a, b, c: a + b == c, sizes=(10, 10, 10))
 PARITY = Constraint.where(lambda a, b: a == b, sizes=(2, 2))

@@ -16,8 +16,7 @@ from probssl.errors import InputError
 from probssl.objectives import BYOL, InfoNCE, MoCo
 from probssl.pairings import GaussianNoise, Needs, Views
 from probssl.training import TrainingPlan, fit
-
-from .members import EMBEDDING, INPUT, Ends, constant_encoder, generator, normal, smooth_encoder
+from tests.objectives.members import EMBEDDING, INPUT, Ends, constant_encoder, generator, normal, smooth_encoder
 
 
 def views_of(rows: int = 6, seed: int = 0) -> Views:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parents[1] / "benchmarks"
 HELPERS = {"running.py", "bare_loops.py"}
 
 BENCHMARK = """

@@ -17,8 +17,7 @@ from probssl.objectives import Fisher, InfoNCE
 from probssl.pairings import IMAGE_PRESETS, Each, ImageAugmentation, ImageStrengths, Needs, image_preset
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import random_boxes
-
-from .members import SAMPLED, each, generator
+from tests.objectives.members import SAMPLED, each, generator
 
 every_preset = pytest.mark.parametrize("name", IMAGE_PRESETS)
 

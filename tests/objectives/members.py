@@ -73,8 +73,7 @@ from probssl.parts.part import Part
 from probssl.parts.registry import KINDS
 from probssl.samplers import SGLD, NormalStart
 from probssl.symbolic import Constraint
-
-from .references import GaussianComponents, linear_components, mask_components
+from tests.objectives.references import GaussianComponents, linear_components, mask_components
 
 INPUT, EMBEDDING, ROWS, NEGATIVES, CLUSTERS, REMEMBERED = 3, 2, 5, 4, 3, 9
 
@@ -231,7 +230,7 @@ COUNTED: list[Member[Pairing]] = [
         lambda: CountableImageAugmentation(ImageStrengths(flip=0.4, grey=0.3, noise=1, noise_std=0.4)),
     )
 ]
-"""Pairings of images with a density, which tests/core/test_image_score.py holds to the mixture of all outcomes."""
+"""Pairings of images with a density, which tests/pairings/test_image_score.py holds to the mixture of all outcomes."""
 
 SAMPLED_ROWS: list[Member[SampledPairing]] = unlisted("pairing", [*PAIRINGS, *SAMPLED, *COUNTED])
 """Pairings of rows without a density."""

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from probssl.errors import InputError
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Resampled, Rotations
-
-from .members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
-from .references import mixture_log_prob, mixture_moments
+from tests.objectives.members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
+from tests.objectives.references import mixture_log_prob, mixture_moments
 
 every_pairing = pytest.mark.parametrize("member", each(PAIRINGS))
 

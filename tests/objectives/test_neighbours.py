@@ -15,8 +15,7 @@ from probssl.objectives import Fisher, InfoNCE
 from probssl.pairings import Needs, RowPairs, neighbours
 from probssl.pairings.neighbours import disjoint
 from probssl.training import TrainingPlan, fit
-
-from .members import generator, normal
+from tests.objectives.members import generator, normal
 
 
 def as_set(pairs: torch.Tensor) -> set[tuple[int, int]]:

@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from probssl.encoders import ResNet8, encode, seeded
 from probssl.errors import InputError
-
-from .members import generator
+from tests.objectives.members import generator
 
 
 def images(count: int, channels: int, height: int, width: int) -> Tensor:

@@ -21,8 +21,7 @@ from probssl.objectives.generative import divergence
 from probssl.pairings import GaussianNoise, MaskAndNoise, Needs, Views
 from probssl.theory import latent
 from probssl.training import TrainingPlan, fit
-
-from .members import generator, normal
+from tests.objectives.members import generator, normal
 
 SIZE, DIM, NOISE = 4, 2, 0.3  # numbers of x, latents, σ_x²
 W = np.array([[1.0, 0.5], [0.5, -1.0], [0.6, 0.2], [-0.2, 0.6]])  # orthogonal columns

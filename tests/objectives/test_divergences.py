@@ -31,8 +31,7 @@ from probssl.objectives import (
 from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, RatioEnergy, ReferenceLosses, reference_losses
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Rotations, Views
 from probssl.pairings.views import random_signs
-
-from .members import INPUT, cast, generator, normal, smooth_encoder
+from tests.objectives.members import INPUT, cast, generator, normal, smooth_encoder
 
 JOINT = torch.tensor(
     [[0.16, 0.02, 0.02], [0.03, 0.20, 0.07], [0.01, 0.05, 0.24], [0.06, 0.10, 0.04]], dtype=torch.float64

@@ -39,8 +39,7 @@ from probssl.objectives import (
 )
 from probssl.objectives.base import Summed
 from probssl.pairings import GaussianNoise, MaskAndNoise, Needs, Views
-
-from .members import (
+from tests.objectives.members import (
     ANCHORS,
     EMBEDDING,
     INPUT,
@@ -57,7 +56,7 @@ from .members import (
     normal,
     smooth_encoder,
 )
-from .references import cosine, log_sum_exp, loss, mean
+from tests.objectives.references import cosine, log_sum_exp, loss, mean
 
 every_objective = pytest.mark.parametrize("member", each(OBJECTIVES))
 

@@ -15,9 +15,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from probssl.encoders import seeded
 from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm, unit
 from probssl.errors import InputError
-
-from .members import EMBEDDING, ENERGIES, INPUT, Member, each, normal
-from .references import delta
+from tests.objectives.members import EMBEDDING, ENERGIES, INPUT, Member, each, normal
+from tests.objectives.references import delta
 
 every_energy = pytest.mark.parametrize("member", each(ENERGIES))
 every_question = pytest.mark.parametrize("question", ["paired", "pairwise"])

@@ -23,8 +23,7 @@ from probssl.encoders import (
     seeded,
 )
 from probssl.errors import InputError
-
-from .members import normal
+from tests.objectives.members import normal
 
 
 @pytest.mark.parametrize("sizes", [[3, 2], [3, 6, 2], (4, 8, 8, 1)])

@@ -26,8 +26,7 @@ from probssl.pairings import (
 from probssl.pairings import image_transforms as transforms
 from probssl.pairings.images import has_score
 from probssl.parts.registry import KINDS
-
-from .members import generator
+from tests.objectives.members import generator
 
 SCORED = sorted(name for name in IMAGE_PRESETS if has_score(image_preset(name)))
 every_scored = pytest.mark.parametrize("name", SCORED)

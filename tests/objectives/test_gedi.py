@@ -18,8 +18,7 @@ from probssl.pairings import GaussianNoise, Needs, Views
 from probssl.samplers import SGLD, ReplayBuffer, UniformStart
 from probssl.theory import clustering as theory
 from probssl.training import TrainingPlan, fit
-
-from .members import CLUSTERS, EMBEDDING, INPUT, generator, normal, smooth_encoder
+from tests.objectives.members import CLUSTERS, EMBEDDING, INPUT, generator, normal, smooth_encoder
 
 START = UniformStart(torch.full((INPUT,), -2.0), torch.full((INPUT,), 2.0))
 

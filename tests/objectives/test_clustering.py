@@ -17,9 +17,18 @@ from probssl.objectives.clustering import invariance, prior_cross_entropy, sinkh
 from probssl.objectives.memory import k_means
 from probssl.pairings import GaussianNoise, Needs, Views
 from probssl.theory import clustering as theory
-
-from .members import CLUSTERS, EMBEDDING, INPUT, REMEMBERED, ROWS, constant_encoder, generator, normal, smooth_encoder
-from .references import codes
+from tests.objectives.members import (
+    CLUSTERS,
+    EMBEDDING,
+    INPUT,
+    REMEMBERED,
+    ROWS,
+    constant_encoder,
+    generator,
+    normal,
+    smooth_encoder,
+)
+from tests.objectives.references import codes
 
 PRIOR = [0.5, 0.3, 0.2]
 
