@@ -26,7 +26,7 @@ from probssl.pairings import (
 )
 from probssl.parts.part import Context, Part, explanations
 
-from ..core.members import COUNTED, ENERGIES, NEXT, OBJECTIVES, PAIRINGS, SAMPLED, SAMPLED_ROWS, Member, each
+from ..objectives.members import COUNTED, ENERGIES, NEXT, OBJECTIVES, PAIRINGS, SAMPLED, SAMPLED_ROWS, Member, each
 
 DIM, FEATURES, ROWS = 4, 6, 12
 IMAGES = (ConvEncoder, ResNet8, ResNet18, ConvDecoder, ResidualDecoder)

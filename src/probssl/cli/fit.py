@@ -111,8 +111,6 @@ def fit(
     from probssl.parts.recipe import Recipe
     from probssl.runs.workflow import below_runs
 
-    if evaluate not in ("none", "quick", "full"):
-        raise InputError(f"--evaluate is none, quick or full, not {evaluate}")
     if corrupt not in ("refuse", "skip"):
         raise InputError(f"--corrupt is refuse or skip, not {corrupt}")
     quiet = quiet or as_json or not speaks()

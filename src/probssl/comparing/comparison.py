@@ -29,7 +29,8 @@ from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs import Source
 from probssl.runs.evaluation import UNTRAINED, baselines
-from probssl.runs.workflow import from_anywhere, stem
+from probssl.runs.reading import from_anywhere
+from probssl.runs.workflow import stem
 from probssl.training.surroundings import one_thread
 from probssl.training.watch import name_of
 

@@ -229,7 +229,7 @@ class Run:
 
     @property
     def checkpoints(self) -> list[Path]:
-        """Files that training can go on from, the oldest first."""
+        """Files from which training can resume, the oldest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.safetensors"))
 
     @cached_property
@@ -312,8 +312,9 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def begin(folder: Path, recipe: Recipe, source: Source, *, fresh: bool) -> None:
-    """Write down what will be done; what an earlier run in the folder came to is removed with `fresh`."""
-    for name in RESULTS if fresh else ():
+    """Write down what will be done. Results of an earlier run are removed, and those of one that is extended."""
+    extended = (folder / RECIPE).is_file() and recipe != Recipe.from_toml(folder / RECIPE)
+    for name in RESULTS if fresh or extended else ():
         (folder / name).unlink(missing_ok=True)
     write_json(folder / SOURCE, source.as_dict())
     write_text(folder / RECIPE, recipe.to_toml())

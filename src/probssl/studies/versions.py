@@ -28,6 +28,8 @@ WITHOUT_INFLUENCE = (
     "errors.py",
     "runs/folder.py",
     "runs/listing.py",
+    "runs/reading.py",
+    "runs/starting.py",
     "runs/workflow.py",
     "runs/doctor.py",
     "cli",
