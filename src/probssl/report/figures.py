@@ -102,6 +102,20 @@ def strips(
     axis.set_ylim(len(values) - 0.5, -0.5)
 
 
+def image_rows(rows: Mapping[str, np.ndarray], width: float = 6.4) -> Figure:
+    """Images below each other, one row a name: bytes [n, channels, height, width]."""
+    from probssl.report import tiles
+
+    figure, (axis,) = new_figure(width, 0.56 * len(rows))
+    sheet = tiles.sheet(np.stack(list(rows.values())))
+    axis.imshow(sheet)
+    height = len(sheet) / len(rows)
+    bare(axis)
+    axis.set_yticks([(number + 0.5) * height for number in range(len(rows))], list(rows))
+    axis.tick_params(length=0, labelsize=8)
+    return figure
+
+
 def svg(figure: Figure) -> str:
     """The figure as an SVG element, with text kept as text."""
     from matplotlib import rc_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -70,6 +70,8 @@ class Study(ABC):
     """What the numbers stand beside: published ones, or those predicted by theory."""
     code: ClassVar[tuple[str, ...]] = ()
     """Modules of the study that decide its numbers; the library's own always count. Without any: the class's module."""
+    one_by_one: ClassVar[bool] = False
+    """Whether each trial is a unit of work of its own, as where one takes minutes."""
 
     @abstractmethod
     def configs(self, budget: Budget) -> list[Config]:
@@ -98,7 +100,7 @@ class Study(ABC):
         Here: even parts in the order of the grid, about eight for each job. Override it to put together what trains
         well together, and to begin with what takes longest.
         """
-        return even_parts(configs, 8 * jobs)
+        return even_parts(configs, len(configs) if self.one_by_one else 8 * jobs)
 
     @abstractmethod
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
@@ -146,6 +148,32 @@ def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], 
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
     judged = verdict(mean, spread, len(values), reference if budget == "full" else None)
     return Row(setting, metric, mean, spread, None if reference is None else reference.value, judged)
+
+
+def rows_of(
+    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget
+) -> list[Row]:
+    """A row for each metric of one setting, from the results of its seeds."""
+    return [row_of(experiment, setting, metric, [result[metric] for result in results], budget) for metric in metrics]
+
+
+def where(results: Results, **wanted: Any) -> list[Result]:
+    """Results of the trials whose configuration (or that of the model in it) has these values, in the grid's order."""
+    return [
+        result
+        for config, result in results
+        if all({**config, **config.get("model", {})}.get(name) == value for name, value in wanted.items())
+    ]
+
+
+def chosen(settings: Mapping[str, Any], *names: str) -> Config:
+    """Settings of a budget for a data set or a method: a dict among them has a value for some names, and one `else`."""
+    return {
+        setting: next((value[name] for name in names if name in value), value["else"])
+        if isinstance(value, dict)
+        else value
+        for setting, value in settings.items()
+    }
 
 
 def best_starts(results: Results, loss: str) -> Results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from probssl.training.files import atomic_path, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from probssl.studies.base import Row
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,33 @@ class Table:
     strong: int | None = None
 
 
-class Section:
-    """A card: a title, pictures and tables, and a quiet note below them."""
+def numbers(row: Row | None, scale: float = 1.0, form: str = ".4g") -> str:
+    """Ours ± its spread, and what is published in brackets; a dash where there is nothing."""
+    if row is None or row.value is None:
+        return "–"
+    ours = f"{scale * row.value:{form}}" + ("" if row.spread is None else f" ± {scale * row.spread:{form}}")
+    return ours if row.published is None else f"{ours} ({scale * row.published:{form}})"
 
-    def __init__(self, title: str, *parts: Picture | Table, note: str = "") -> None:
-        self.title, self.parts, self.note = title, parts, note
+
+def pivot(
+    rows: Sequence[Row],
+    settings: Mapping[str, str],
+    metrics: Mapping[str, str] | Sequence[str],
+    corner: str = "published in brackets",
+    cell: Callable[[Row | None], str] = numbers,
+) -> Table:
+    """Settings below each other and metrics side by side, each by its name -> its title."""
+    known = {(row.setting, row.metric): row for row in rows}
+    titles = metrics if isinstance(metrics, Mapping) else {name: name for name in metrics}
+    body = [[title, *(cell(known.get((setting, metric))) for metric in titles)] for setting, title in settings.items()]
+    return Table([corner, *titles.values()], body)
+
+
+class Section:
+    """A card: a title, pictures and tables, and a quiet note below them; `beside` puts it next to the one before."""
+
+    def __init__(self, title: str, *parts: Picture | Table, note: str = "", beside: bool = False) -> None:
+        self.title, self.parts, self.note, self.beside = title, parts, note, beside
 
 
 @dataclass(frozen=True)
@@ -56,9 +80,10 @@ class Page:
         for name, text in self.files.items():
             write_text(out / name, text)
         badge = "" if self.verdict is None else f"{html.badge(*self.verdict)} &nbsp;"
-        sections = [
-            html.section(s.title, "".join(_shown(part, out) for part in s.parts), s.note) for s in self.sections
-        ]
+        sections: list[str] = []
+        for s in self.sections:
+            card = html.section(s.title, "".join(_shown(part, out) for part in s.parts), s.note)
+            sections.append(html.pair(sections.pop(), card) if s.beside else card)
         page = out / "index.html"
         write_text(page, html.page(self.title, badge + html.escape(self.lead), sections))
         return page

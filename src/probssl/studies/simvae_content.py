@@ -180,6 +180,12 @@ def order(rows: list[Row], data: str) -> str:
     return f"{yes}, {title(worst)} {sides[0][worst]:.3f} and {title(best)} {sides[1][best]:.3f}"
 
 
+COLOURS = {TITLES.get(method, method): figures.PALETTE[2] for method in GENERATIVE}
+COLOURS |= {TITLES.get(method, method): figures.PALETTE[1] for method in DISCRIMINATIVE}
+COLOURS[TITLES[UNTRAINED]] = figures.MUTED
+"""Title of a method -> its colour, by kind."""
+
+
 def title(method: str) -> str:
     """The name of a method in tables."""
     return TITLES.get(method, method)
