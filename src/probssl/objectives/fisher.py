@@ -35,6 +35,7 @@ class Fisher(Objective):
         step: h, the length of a central difference in place of the second derivative; none unless given.
     """
 
+    family: ClassVar[str] = "score matching"
     admits: ClassVar[dict[str, str]] = {
         "representation": "a constant encoder has no gradient to leave it by, though it is not the minimum",
         "dimension": "directions that the augmentation reverses on average are best dropped",
@@ -123,6 +124,7 @@ class SlicedFisher(Objective):
         expanded: whether ‖g‖² alone is sliced.
     """
 
+    family: ClassVar[str] = Fisher.family
     admits: ClassVar[dict[str, str]] = Fisher.admits
     rowwise: ClassVar[bool] = True
     scores: ClassVar[bool] = True

@@ -79,10 +79,9 @@ class Biased(PairObjective):
 
 
 class NCE(Biased):
-    """Noise-contrastive estimation: tell (x_i, x̃_i) from (x_j, x̃_i)   (Siamese-EBM Eq. 142; Eq. 27 has a sign wrong).
+    """L = −π mean_i log σ(ℓ_ii) − (1 − π) mean_{j≠i} log σ(−ℓ_ji),  ℓ_ji = log(π/(1 − π)) − δ(x_j, x̃_i) − λ_φ(x̃_i).
 
-    L = −π mean_i log σ(ℓ_ii) − (1 − π) mean_{j≠i} log σ(−ℓ_ji),   ℓ_ji = log(π/(1 − π)) − δ(x_j, x̃_i) − λ_φ(x̃_i).
-
+    Noise-contrastive estimation: tell (x_i, x̃_i) from (x_j, x̃_i)   (Siamese-EBM Eq. 142; Eq. 27 has a sign wrong).
     Range (0, ∞). Optimum: δ + λ = log p(x)p(x̃)/p(x, x̃), so λ = log Z when the energy is well
     specified, for every π. As π → 0, L/π + log π → 1 + E[δ + log Z]: maximum likelihood (Eq. 148, constant corrected).
     Collapse: a constant encoder is not a minimum; dimensions may be dropped as with InfoNCE.
@@ -126,10 +125,9 @@ class NCE(Biased):
 
 
 class SNL(Biased):
-    """Self-normalised likelihood: learn log Z by its variational form   (Siamese-EBM Eq. 22, minimised over both).
+    """L = mean_i [δ(x_i, x̃_i) + λ_φ(x̃_i)] + mean_{j≠i} e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)} − 1.
 
-    L = mean_i [δ(x_i, x̃_i) + λ_φ(x̃_i)] + mean_{j≠i} e^{−δ(x_j, x̃_i) − λ_φ(x̃_i)} − 1.
-
+    Self-normalised likelihood: learn log Z by its variational form   (Siamese-EBM Eq. 22, minimised over both).
     Since log Z = min_λ (Z e^{−λ} + λ − 1), this is one joint minimisation; the papers' Eq. 18-22 print a maximum,
     which is unbounded. At λ = log Z it equals E[δ] + E[log Z] ≥ −I(x; x̃). A constant encoder gives 0. Above an
     exponent of 30 the exponential continues as its tangent: same minimiser, finite for every finite input.

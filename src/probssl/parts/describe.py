@@ -50,6 +50,23 @@ def describe(kind: str, name: str) -> Description:
     return Description(kind, name, entry.about, formula, settings, values.plain(entry.preset), _needs(cls), admits)
 
 
+def markdown(kind: str) -> str:
+    """The names of a kind as a table for the docs: class, formula, and of objectives the collapses that they admit."""
+    of_objectives = kind == "objective"
+    rows = [["name", "class", "formula", *(["collapses not ruled out"] if of_objectives else [])]]
+    rows.append(["---"] * len(rows[0]))
+    first: dict[type, str] = {}
+    for name, entry in KINDS[kind].items():
+        if not entry.plugin:
+            cls = entry.load()
+            formula = " ".join((inspect.getdoc(cls) or "").split("\n", 1)[0].removesuffix(".").split())
+            text = f"{entry.about}: a preset of `{first[cls]}`" if cls in first else formula
+            first.setdefault(cls, name)
+            collapses = [", ".join(cls.admits) or "–"] if of_objectives else []  # type: ignore[attr-defined]
+            rows.append([f"`{name}`", f"`{cls.__name__}`", text, *collapses])
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
+
+
 def _needs(cls: type) -> tuple[str, ...]:
     """Capabilities that a class states, in words."""
     words = {

@@ -205,7 +205,7 @@ KINDS: dict[str, Registry] = {
                         ("simclr-cifar", "SimCLR on CIFAR"),
                         ("siamese-cifar", "Siamese-EBM on CIFAR"),
                         ("siamese-fisher", "Siamese-EBM's Fisher loss"),
-                        ("siamese-digits", "the same for digits"),
+                        ("siamese-digits", "Siamese-EBM's Fisher loss on digits"),
                         ("gedi-svhn", "GEDI on SVHN"),
                         ("gedi-cifar10", "GEDI on CIFAR-10"),
                         ("gedi-cifar100", "GEDI on CIFAR-100"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from probssl.comparing import CompareResult
-
-FAMILIES = {
-    "softmax over the batch": ("infonce", "renyi", "chi-squared", "simclr"),
-    "learnt normaliser or bias": ("snl", "nce", "jensen-shannon"),
-    "score matching": ("fisher", "sliced-fisher"),
-    "no log-density": ("triplet", "spectral", "simsiam"),
-    "moments of the batch": ("barlow", "vicreg", "wmse", "corinfomax"),
-}
 
 
 def overview(result: CompareResult) -> Figure:
@@ -83,12 +76,13 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
     dims = sorted({dim for _, _, dim, _ in screened})
     place = {dim: number for number, dim in enumerate(dims)}
     chance = np.random.default_rng(0)
-    for number, (family, members) in enumerate(FAMILIES.items()):
-        chosen = [(dim, value) for objective, _, dim, value in screened if objective in members]
+    families = dict.fromkeys(map(_family, KINDS["objective"]))
+    for family, colour in zip(families, itertools.cycle(PALETTE)):
+        chosen = [(dim, value) for objective, _, dim, value in screened if _family(objective) == family]
         if chosen:
             across = [place[dim] + 0.62 * (chance.random() - 0.5) for dim, _ in chosen]
             values = [value for _, value in chosen]
-            axis.scatter(across, values, s=13, alpha=0.75, linewidths=0, color=PALETTE[number], label=family)
+            axis.scatter(across, values, s=13, alpha=0.75, linewidths=0, color=colour, label=family or "others")
     baselines = (("PCA to", INK, "-", "PCA"), ("untrained encoder to", MUTED, "--", "untrained encoder"))
     for prefix, colour, style, title in baselines:
         for dim in dims:
@@ -120,6 +114,10 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
     axis.set_xlabel("dimensions", fontsize=8)
     axis.set_title(f"{result.criterion.title} of every configuration", fontsize=9, color=INK, pad=10)
     axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
+
+
+def _family(objective: str) -> str:
+    return KINDS["objective"].find(objective).load().family  # type: ignore[attr-defined]
 
 
 def predictors(result: CompareResult) -> Figure:
