@@ -46,17 +46,59 @@ def new_figure(
 
 
 def panels(
-    titles: Sequence[str], width: float, height: float, columns: int | None = None, **options: Any
+    titles: Sequence[str],
+    width: float,
+    height: float,
+    columns: int | None = None,
+    x: str = "",
+    y: str = "",
+    **options: Any,
 ) -> tuple[Figure, list[Any]]:
-    """A figure of panels of that size, `columns` side by side (all unless given), each under its title."""
+    """A figure of panels of that size, `columns` side by side (all unless given), each under its title.
+
+    `x` names the horizontal axes of the lowest panels, `y` the vertical ones of those at the left.
+    """
     columns = min(len(titles), columns or len(titles))
     rows = -(-len(titles) // columns)
     figure, axes = new_figure(width * columns, height * rows, columns, rows, **options)
-    for axis, title in zip(axes, titles, strict=False):
+    for number, (axis, title) in enumerate(zip(axes, titles, strict=False)):
         axis.set_title(title, fontsize=9, color=INK, loc="left")
+        name_axes(axis, x if number + columns >= len(titles) else "", y if number % columns == 0 else "")
     for axis in axes[len(titles) :]:
         axis.set_visible(False)
     return figure, list(axes[: len(titles)])
+
+
+def name_axes(axis: Any, x: str, y: str) -> None:
+    """What is shown along an axis and up."""
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+
+
+Line = Sequence[tuple[float, float]]
+"""Points (x, y) in their order."""
+
+
+def lines(
+    axis: Any,
+    named: Mapping[str, Sequence[Line]],
+    colours: Mapping[str, str] | None = None,
+    legend: bool = True,
+    **style: Any,
+) -> None:
+    """Lines by name, such as one a seed: those of a name in one colour, with one entry in the legend.
+
+    Colours are those given, or the palette's in order. `style` is what matplotlib's `plot` takes, as `marker="o"`.
+    """
+    known = colours or {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(named)}
+    for name, several in named.items():
+        for number, line in enumerate(several):
+            label = name if legend and number == 0 else None
+            axis.plot(
+                *np.array(line, dtype=float).T, **{"color": known[name], "linewidth": 1.3, "label": label, **style}
+            )
+    if legend and any(several for several in named.values()):
+        axis.legend(fontsize=7.5, frameon=False)
 
 
 def bare(axis: Any) -> None:

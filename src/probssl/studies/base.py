@@ -141,17 +141,20 @@ def largest(setting: Any) -> int:
     return int(max(setting.values()) if isinstance(setting, dict) else setting)
 
 
-def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
-    """The mean over seeds, their standard deviation, and what is published; a verdict at the paper's scale alone."""
+def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget | None = None) -> Row:
+    """The mean over seeds, their standard deviation, what is published, and a verdict: given a budget, in `full` alone.
+
+    `full` is the paper's scale. A study that is about as large as the paper's in every budget gives none.
+    """
     reference = references(experiment).get((setting, metric))
     mean = float(np.mean(values)) if len(values) else None
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    judged = verdict(mean, spread, len(values), reference if budget == "full" else None)
+    judged = verdict(mean, spread, len(values), reference if budget in (None, "full") else None)
     return Row(setting, metric, mean, spread, None if reference is None else reference.value, judged)
 
 
 def rows_of(
-    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget
+    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget | None = None
 ) -> list[Row]:
     """A row for each metric of one setting, from the results of its seeds."""
     return [row_of(experiment, setting, metric, [result[metric] for result in results], budget) for metric in metrics]
