@@ -59,6 +59,12 @@ def pivot(
     return Table([corner, *titles.values()], body)
 
 
+def judged(row: Row | None, scale: float = 1.0, form: str = ".4g") -> str:
+    """The same with the verdict, where something is published."""
+    cell = numbers(row, scale, form)
+    return cell if row is None or row.published is None else f"{cell} {row.verdict}"
+
+
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table as the text of a CSV file, for `Page.files`."""
     text = io.StringIO()
