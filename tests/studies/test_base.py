@@ -6,7 +6,7 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.studies.base import BUDGETS
+from probssl.studies.base import BUDGETS, Claim, row_of
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,22 @@ def test_refusals_leave_nothing_behind(name, budget, tmp_path):
     with pytest.raises(InputError, match="nope"):
         studies.run(name, budget, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_claim_is_one_number_above_another():
+    rows = [studies.Row("a", "NMI", 0.9, None, None, "not comparable")]
+    rows.append(studies.Row("b", "NMI", None, None, None, "not comparable"))
+    assert Claim(("a", "NMI"), 0.9).holds(rows)
+    assert Claim(0.9, ("a", "NMI")).holds(rows)
+    assert Claim(("a", "NMI"), 0.5, 0.3).holds(rows)
+    assert not Claim(("a", "NMI"), 0.5, 0.5).holds(rows)
+    assert not Claim(("a", "NMI"), ("b", "NMI")).holds(rows)
+    assert not Claim(1.0, ("absent", "NMI")).holds(rows)
+
+
+def test_a_row_is_of_the_mean_or_of_the_median():
+    values = [0.0, 0.1, 2.0]
+    assert row_of("tests", "a", "b", values).value == pytest.approx(0.7)
+    found = row_of("tests", "a", "b", values, median=True)
+    assert (found.value, found.verdict) == (0.1, "not comparable")
+    assert row_of("tests", "a", "b", []).value is row_of("tests", "a", "b", [1.0]).spread is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,19 @@ PALETTE = (
 )
 
 
+class Measured(Protocol):
+    """A number with its spread over repetitions, and what is published: a row of a study."""
+
+    @property
+    def value(self) -> float | None: ...
+
+    @property
+    def spread(self) -> float | None: ...
+
+    @property
+    def published(self) -> float | None: ...
+
+
 def new_figure(
     width: float, height: float, columns: int = 1, rows: int = 1, **options: Any
 ) -> tuple[Figure, np.ndarray]:
@@ -46,17 +59,59 @@ def new_figure(
 
 
 def panels(
-    titles: Sequence[str], width: float, height: float, columns: int | None = None, **options: Any
+    titles: Sequence[str],
+    width: float,
+    height: float,
+    columns: int | None = None,
+    x: str = "",
+    y: str = "",
+    **options: Any,
 ) -> tuple[Figure, list[Any]]:
-    """A figure of panels of that size, `columns` side by side (all unless given), each under its title."""
+    """A figure of panels of that size, `columns` side by side (all unless given), each under its title.
+
+    `x` names the horizontal axes of the lowest panels, `y` the vertical ones of those at the left.
+    """
     columns = min(len(titles), columns or len(titles))
     rows = -(-len(titles) // columns)
     figure, axes = new_figure(width * columns, height * rows, columns, rows, **options)
-    for axis, title in zip(axes, titles, strict=False):
+    for number, (axis, title) in enumerate(zip(axes, titles, strict=False)):
         axis.set_title(title, fontsize=9, color=INK, loc="left")
+        name_axes(axis, x if number + columns >= len(titles) else "", y if number % columns == 0 else "")
     for axis in axes[len(titles) :]:
         axis.set_visible(False)
     return figure, list(axes[: len(titles)])
+
+
+def name_axes(axis: Any, x: str, y: str) -> None:
+    """What is shown along an axis and up."""
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+
+
+Line = Sequence[tuple[float, float]]
+"""Points (x, y) in their order."""
+
+
+def lines(
+    axis: Any,
+    named: Mapping[str, Sequence[Line]],
+    colours: Mapping[str, str] | None = None,
+    legend: bool = True,
+    **style: Any,
+) -> None:
+    """Lines by name, such as one a seed: those of a name in one colour, with one entry in the legend.
+
+    Colours are those given, or the palette's in order. `style` is what matplotlib's `plot` takes, as `marker="o"`.
+    """
+    known = colours or {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(named)}
+    for name, several in named.items():
+        for number, line in enumerate(several):
+            label = name if legend and number == 0 else None
+            axis.plot(
+                *np.array(line, dtype=float).T, **{"color": known[name], "linewidth": 1.3, "label": label, **style}
+            )
+    if legend and any(several for several in named.values()):
+        axis.legend(fontsize=7.5, frameon=False)
 
 
 def bare(axis: Any) -> None:
@@ -100,6 +155,63 @@ def strips(
             axis.errorbar(value, height + 0.18, xerr=spread, marker="D", markersize=4, color=PALETTE[1], elinewidth=1)
     axis.set_yticks(range(len(values)), list(values), fontsize=7)
     axis.set_ylim(len(values) - 0.5, -0.5)
+
+
+def measured(
+    axis: Any,
+    across: Sequence[float],
+    named: Mapping[str, Sequence[Measured]],
+    colours: Mapping[str, str],
+    **style: Any,
+) -> None:
+    """By name, numbers over where they were measured, with spreads as bars; dashed and hollow what is published."""
+    for name, several in named.items():
+        points = list(zip(across, several, strict=True))
+        found = [(x, one.value, one.spread or 0.0) for x, one in points if one.value is not None]
+        printed = [(x, one.published) for x, one in points if one.published is not None]
+        if found:
+            bars = {"marker": "o", "markersize": 4, "linewidth": 1.4, "capsize": 2, "color": colours[name]}
+            axis.errorbar(*zip(*found, strict=True), **{**bars, **style})
+        lines(axis, {name: [printed]}, colours, legend=False, marker="o", markerfacecolor="none", linestyle="--")
+
+
+def marks(
+    axis: Any,
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    colours: Mapping[str, str],
+    published: Mapping[tuple[str, str], float | None] | None = None,
+) -> None:
+    """Groups side by side, in each a mark a value for every name in its colour; hollow what is published of the two."""
+    for place, (group, values) in enumerate(groups.items()):
+        for number, (name, shade) in enumerate(colours.items()):
+            x = place + 0.75 / len(colours) * (number - (len(colours) - 1) / 2)
+            found, printed = values.get(name, ()), (published or {}).get((group, name))
+            axis.plot([x] * len(found), found, "o", color=shade, markersize=4.5)
+            if printed is not None:
+                axis.plot([x], [printed], "o", markerfacecolor="none", markeredgecolor=shade, markersize=6)
+    axis.set_xticks(range(len(groups)), list(groups))
+    axis.set_xlim(-0.6, len(groups) - 0.4)
+
+
+def logged(history: Sequence[Mapping[str, Any]], name: str) -> Line:
+    """What one training logged by that name, over its steps: those rows of its log that have it."""
+    return [(row["step"], row[name]) for row in history if row.get(name) is not None]
+
+
+def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o") -> None:
+    """Names below all panels, each with a mark in its colour or with a line of its own style."""
+    from matplotlib.lines import Line2D
+
+    plain = {"linestyle": "", "marker": marker, "markersize": 4.5}
+    handles = [
+        Line2D([], [], label=name, **({**plain, "color": style} if isinstance(style, str) else style))
+        for name, style in names.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+
+
+HOLLOW = {"linestyle": "", "marker": "o", "markersize": 6, "color": MUTED, "markerfacecolor": "none"}
+"""The style of what is published, for `legend`."""
 
 
 def image_rows(rows: Mapping[str, np.ndarray], width: float = 6.4) -> Figure:
@@ -156,9 +268,7 @@ def loss_curves(
     names = ["loss", *[term for term in terms if len(terms) > 1]]
     figure, axes = panels([name.replace("_", " ") for name in names], 2.6, 2.0, 4)
     for axis, name in zip(axes, names, strict=True):
-        points = [(row["step"], row[name]) for row in history if row.get(name) is not None]
-        steps, values = zip(*points, strict=True) if points else ((), ())
-        axis.plot(steps, values, color=PALETTE[0], linewidth=1.4)
+        lines(axis, {name: [logged(history, name)]}, legend=False, linewidth=1.4)
         if minima and name in minima:
             axis.axhline(minima[name], color=MUTED, linewidth=0.8, linestyle=":")
     return figure
@@ -168,10 +278,9 @@ def rank_curve(history: Sequence[dict[str, Any]], dim: int) -> Figure:
     """RankMe and effective rank while training, below the dimension they could reach."""
     figure, (axis,) = new_figure(5.2, 2.3)
     for name, title, colour in (("rankme", "RankMe", PALETTE[0]), ("effective_rank", "effective rank", PALETTE[1])):
-        points = [(row["step"], row[name]) for row in history if row.get(name) is not None]
+        points = logged(history, name)
         if points:
-            steps, values = zip(*points, strict=True)
-            axis.plot(steps, values, color=colour, linewidth=1.4, label=title)
+            axis.plot(*zip(*points, strict=True), color=colour, linewidth=1.4, label=title)
     axis.axhline(dim, color=MUTED, linewidth=0.8, linestyle=":")
     axis.set_ylim(0, dim * 1.08)
     axis.set_xlabel("step", fontsize=8)

@@ -141,20 +141,51 @@ def largest(setting: Any) -> int:
     return int(max(setting.values()) if isinstance(setting, dict) else setting)
 
 
-def row_of(experiment: str, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
-    """The mean over seeds, their standard deviation, and what is published; a verdict at the paper's scale alone."""
+def row_of(
+    experiment: str,
+    setting: str,
+    metric: str,
+    values: Sequence[float],
+    budget: Budget | None = None,
+    *,
+    median: bool = False,
+) -> Row:
+    """The mean over seeds, their standard deviation, what is published, and a verdict: given a budget, in `full` alone.
+
+    `full` is the paper's scale. A study that is about as large as the paper's in every budget gives none. The `median`
+    takes the place of the mean where that is what is published, or where one seed may be infinitely far off.
+    """
     reference = references(experiment).get((setting, metric))
-    mean = float(np.mean(values)) if len(values) else None
+    middle = float(np.median(values) if median else np.mean(values)) if len(values) else None
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    judged = verdict(mean, spread, len(values), reference if budget == "full" else None)
-    return Row(setting, metric, mean, spread, None if reference is None else reference.value, judged)
+    judged = verdict(middle, spread, len(values), reference if budget in (None, "full") else None)
+    return Row(setting, metric, middle, spread, None if reference is None else reference.value, judged)
 
 
 def rows_of(
-    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget
+    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget | None = None
 ) -> list[Row]:
     """A row for each metric of one setting, from the results of its seeds."""
     return [row_of(experiment, setting, metric, [result[metric] for result in results], budget) for metric in metrics]
+
+
+Side = float | tuple[str, str]
+"""A number, or the row that has it by its setting and metric."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number is above another, by a margin; a row that is not there is neither above nor below anything."""
+
+    above: Side
+    below: Side
+    margin: float = 0.0
+
+    def holds(self, rows: Sequence[Row]) -> bool:
+        """Whether the rows say so."""
+        known = {(row.setting, row.metric): row.value for row in rows}
+        above, below = (known.get(side) if isinstance(side, tuple) else side for side in (self.above, self.below))
+        return above is not None and below is not None and above - below >= self.margin
 
 
 def where(results: Results, **wanted: Any) -> list[Result]:

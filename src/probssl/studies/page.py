@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probssl.report import figures
 from probssl.report import page as html
@@ -55,6 +57,24 @@ def pivot(
     titles = metrics if isinstance(metrics, Mapping) else {name: name for name in metrics}
     body = [[title, *(cell(known.get((setting, metric))) for metric in titles)] for setting, title in settings.items()]
     return Table([corner, *titles.values()], body)
+
+
+def judged(row: Row | None, scale: float = 1.0, form: str = ".4g") -> str:
+    """The same with the verdict, where something is published."""
+    cell = numbers(row, scale, form)
+    return cell if row is None or row.published is None else f"{cell} {row.verdict}"
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as the text of a CSV file, for `Page.files`."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
+
+
+def claim(holds: bool) -> tuple[str, bool]:
+    """The verdict of a page on the study's one claim."""
+    return ("claim holds" if holds else "claim does not hold"), holds
 
 
 class Section:
