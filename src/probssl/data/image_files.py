@@ -115,7 +115,7 @@ def members(path: Path, wanted: Callable[[str], bool], progress: Progress | None
             plain.read(LARGEST_FILE)  # to the end, where checksums are
     except (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is not a whole tar archive ({reason}): fetch it anew") from error
+        raise InputError(f"{path} is not a whole tar archive ({reason}): download it again") from error
 
 
 def _unpressed(raw: BinaryIO) -> BinaryIO:
