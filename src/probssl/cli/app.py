@@ -93,14 +93,14 @@ def _place(error: OSError) -> str:
     return f"{shown} cannot be read or written ({error.strerror or error})"
 
 
-def speaks() -> bool:
-    """Whether this process speaks for all that `torchrun` started: the first, or the only one."""
+def prints_here() -> bool:
+    """Whether this process prints for all that `torchrun` started: the first, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def say(message: str, style: str = "", lead: str = "") -> None:
     """A message for the person, on standard error as it is, said once however many processes there are."""
-    if not speaks():
+    if not prints_here():
         return
     from rich.console import Console
     from rich.text import Text

@@ -52,10 +52,10 @@ def open_frame(
         for position, index in enumerate(chosen):
             block[:, position] = _numbers(series[index], names[index], faults)
         faults.settle_booleans(len(frame))
-        told = [_cells(series[index]) for index in beside]
-        for cells, index in zip(told, beside, strict=True):
+        beside_cells = [_cells(series[index]) for index in beside]
+        for cells, index in zip(beside_cells, beside, strict=True):
             faults.note_missing(cells, range(1, len(cells) + 1), names[index])
-        return block, told
+        return block, beside_cells
 
     return Columns(where, tuple(names), read, ids=ids)
 

@@ -47,7 +47,10 @@ _CELLS = 20_000_000  # distances that rankings are made of, at most
 
 @dataclass(frozen=True)
 class Retained:
-    """How well a factor is read off a representation, on held-out rows: R² of numbers, accuracy of categories."""
+    """How well a factor is read off a representation, on held-out rows: R² of numbers, accuracy of categories.
+
+    `kind` is that of the factor; `linear` and `mlp` are by a linear map and a network, fitted as `protocol` says.
+    """
 
     kind: Kind
     linear: float
@@ -67,8 +70,8 @@ def style_retention(
 ) -> dict[str, Retained]:
     """How much of each known factor a representation keeps: read by a linear map and by a network, held-out.
 
-    `factors` are arrays by name, their kind told by their type (`Factor` says it outright). A continuous factor's score
-    is R² = 1 − Σ(f − f̂)²/Σ(f − f̄)², in (−∞, 1]; that of a periodic one is the same of its cosine and sine together;
+    `factors` are arrays by name, their kind inferred from their type (`Factor` says it outright). Continuous ones score
+    R² = 1 − Σ(f − f̂)²/Σ(f − f̄)², in (−∞, 1]; that of a periodic one is the same of its cosine and sine together;
     that of a categorical one is accuracy. Higher is better; below `chance` a reader has overfitted.
 
     Both readers see features standardised by the rows they are fitted on. The linear one is least squares or logistic
@@ -148,7 +151,10 @@ def _explained(truth: Array, said: Array) -> float:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Do the nearest rows of a row share its factor?"""
+    """Do the nearest rows of a row share its factor?
+
+    `kind` is that of the factor; `protocol` says how it was measured.
+    """
 
     kind: Kind
     at: dict[int, float]  # number of nearest rows -> score
@@ -231,7 +237,10 @@ class Augmentation(Protocol):
 
 @dataclass(frozen=True)
 class AugmentationReadout:
-    """The accuracy with which each augmentation is noticed, and their mean; 0.5 is chance."""
+    """The accuracy with which each augmentation is noticed, and their mean; 0.5 is chance.
+
+    `probes` has one for each augmentation.
+    """
 
     probes: dict[str, Probe]
 

@@ -53,7 +53,9 @@ Data = Any
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
-    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1.
+    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1. `resolved` is what
+    the recipe came to, `objective` may have parameters of its own; `feature_names` and `label_name` are those of
+    the data.
     """
 
     resolved: Resolved
@@ -331,9 +333,9 @@ def _try(pairing: Pairing, x: Tensor) -> None:
         if density is not None and density.shape != (len(x), len(x)):
             raise ValueError("its density is not one number for a pair")
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        told = " ".join(str(error).split())[:160]
+        reason = " ".join(str(error).split())[:160]
         name = type(pairing).__name__
-        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({told})") from error
+        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({reason})") from error
 
 
 def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:

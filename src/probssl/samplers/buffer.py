@@ -45,7 +45,7 @@ class UniformStart(Start):
 
 
 class NormalStart(Start):
-    """N(mean, scale²), features apart, tensors of the shape of one observation."""
+    """N(`mean`, `scale`²), features apart, tensors of the shape of one observation."""
 
     mean: Tensor
     scale: Tensor
@@ -74,6 +74,7 @@ class ReplayBuffer(nn.Module):
     is new and runs short; at 0 all go on for ever. A chain lives 1 / `reinitialise` visits in the mean: the product of
     that and the steps of a visit must be enough for it to forget where it began. Chains and their ages (in steps) are
     buffers of the module, so a resumed training goes on with the very same ones.
+    New ones begin at `start`; `generator` draws all that is random here.
     """
 
     chains: Tensor
@@ -90,7 +91,7 @@ class ReplayBuffer(nn.Module):
         if capacity < 1:
             raise InputError(f"a replay buffer holds at least one chain, not {capacity}")
         if not 0 <= reinitialise <= 1:
-            raise InputError(f"the chance to begin a chain anew lies between 0 and 1, not {reinitialise:g}")
+            raise InputError(f"the chance to restart a chain lies between 0 and 1, not {reinitialise:g}")
         self.start, self.capacity, self.reinitialise = start, int(capacity), float(reinitialise)
         self.register_buffer("chains", start.draw(capacity, generator))
         self.register_buffer("ages", torch.zeros(capacity, dtype=torch.long))
@@ -113,7 +114,7 @@ class ReplayBuffer(nn.Module):
         return ended
 
     def take(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers of `count` chains [count], which of them begin anew [count], and where they are [count, ...]."""
+        """Numbers of `count` chains [count], which of them restart [count], and where they are [count, ...]."""
         if count > self.capacity:
             raise InputError(f"a replay buffer of {self.capacity} chains cannot give {count} at a time")
         device = self.chains.device

@@ -35,6 +35,7 @@ class Constraint(nn.Module):
 
     Made by `where`, `of` or `from_formula`. Those listed one by one combine by `&`, `|` and `~`. It has neither
     parameters nor buffers, so that an objective that holds it can be stacked; `fingerprint` tells it from others.
+    `sizes` are the numbers of classes of the predictions; `where`, `of` and `from_formula` make the `evaluator` of c.
     """
 
     def __init__(self, sizes: Sequence[int], evaluator: Listing | Circuit) -> None:
@@ -188,8 +189,8 @@ class Constraint(nn.Module):
 
 def _check_few(number: int, sentence: str) -> None:
     if number > LIMIT:
-        told = f"{number:,}" if number < 10**12 else f"{float(number):.0e}" if number < 10**300 else "too many"
-        raise InputError(f"{sentence.format(told)}, and the limit is {LIMIT:,}: write a formula, and use from_formula")
+        shown = f"{number:,}" if number < 10**12 else f"{float(number):.0e}" if number < 10**300 else "too many"
+        raise InputError(f"{sentence.format(shown)}, and the limit is {LIMIT:,}: write a formula, and use from_formula")
 
 
 def _sizes(sizes: Sequence[int]) -> tuple[int, ...]:

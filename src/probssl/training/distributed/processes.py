@@ -38,7 +38,7 @@ def rank() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the one that writes and speaks."""
+    """Whether this is the one that writes and prints."""
     return rank() == 0
 
 
