@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from probssl.studies.tabular_checks import CHECKS, Line, Part, alike, at_most, placed, positive, within
+from probssl.studies.tabular_checks import CHECKS, Line, Part, alike, between, placed, positive
 from probssl.studies.tabular_claims import Claim, Finding, claims, findings
 from probssl.studies.tabular_grid import DIMENSION, LEARNING_RATES, MODELS, PRESERVATION, Model
 from probssl.studies.tabular_page import markdown, scores_csv
@@ -132,9 +132,9 @@ def test_positive_by_more_than_a_standard_error_of_the_difference():
 
 
 def test_other_tests():
-    assert within(100, 10)(np.array([95.0, 109.0]))[1]
-    assert not within(100, 10)(np.array([80.0, 90.0]))[1]
-    assert at_most(1)(np.array([0.5, 1.5]))[1]
+    assert between(90, 110)(np.array([95.0, 109.0])) == (102, True)
+    assert not between(90, 110)(np.array([80.0, 90.0]))[1]
+    assert between(-math.inf, 1)(np.array([0.5, 1.5]))[1]
     values = np.array([[1.0, 5.0], [3.0, 1.0]])  # [table, model]: means 2 and 3
     assert placed(KL, (KL, SNL), 1)(values) == (1, True)
     assert placed(KL, (KL, SNL), 1, lowest=False)(values) == (2, False)

@@ -80,7 +80,7 @@ class SiameseImages(Study):
     paper = "Siamese-EBM, Tables 2 and 3"
     claim = "On images KL, NCE and SNL learn, behind losses made for that; Fisher falls behind no training at all"
     laptop = "about 30 min"
-    code = ("probssl.studies.fitting", "probssl.studies.siamese_images_trials")
+    code = ("probssl.studies.fitting", "probssl.studies.image_sets", "probssl.studies.siamese_images_trials")
 
     def configs(self, budget: Budget) -> list[Config]:
         return [

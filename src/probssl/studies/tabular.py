@@ -36,7 +36,7 @@ class Tabular(Study):
     paper = "Siamese-EBM, §4.2 and F"
     laptop = "45 to 60 min"
     reference = "claimed"
-    code = ("probssl.studies.tabular_trials", "probssl.studies.tabular_measures")
+    code = ("probssl.studies.tabular_trials",)
     setup: ClassVar[Setup]
 
     def configs(self, budget: Budget) -> list[Config]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probssl.errors import InputError
-from probssl.studies.tabular_figures import OURS
+from probssl.studies.tabular_page import OURS
 from probssl.training.files import atomic_path, write_text
 
 COLOURS = 128
