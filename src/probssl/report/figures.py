@@ -110,7 +110,7 @@ def lines(
             axis.plot(
                 *np.array(line, dtype=float).T, **{"color": known[name], "linewidth": 1.3, "label": label, **style}
             )
-    if legend and any(several for several in named.values()):
+    if legend and axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=7.5, frameon=False)
 
 
@@ -198,8 +198,10 @@ def logged(history: Sequence[Mapping[str, Any]], name: str) -> Line:
     return [(row["step"], row[name]) for row in history if row.get(name) is not None]
 
 
-def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o") -> None:
-    """Names below all panels, each with a mark in its colour or with a line of its own style."""
+def legend(
+    figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o", columns: int | None = None
+) -> None:
+    """Names below all panels, each with a mark in its colour or with a line of its own style; in one row by default."""
     from matplotlib.lines import Line2D
 
     plain = {"linestyle": "", "marker": marker, "markersize": 4.5}
@@ -207,7 +209,7 @@ def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker:
         Line2D([], [], label=name, **({**plain, "color": style} if isinstance(style, str) else style))
         for name, style in names.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns or len(handles), fontsize=8, frameon=False)
 
 
 HOLLOW = {"linestyle": "", "marker": "o", "markersize": 6, "color": MUTED, "markerfacecolor": "none"}
