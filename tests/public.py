@@ -10,14 +10,24 @@ from typing import Any
 import probssl
 
 
-def lines() -> Iterator[str]:
+def named() -> Iterator[tuple[str, Any]]:
     """What stands in `__all__`, of the package and of the modules that it names."""
     for name in sorted(probssl.__all__):
         value = getattr(probssl, name)
         if isinstance(value, types.ModuleType):
-            yield from (shown(f"{name}.{inner}", getattr(value, inner)) for inner in sorted(value.__all__))
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in sorted(value.__all__))
         elif not name.startswith("__"):
-            yield shown(name, value)
+            yield name, value
+
+
+def values() -> Iterator[Any]:
+    """The public objects themselves."""
+    return (value for _, value in named())
+
+
+def lines() -> Iterator[str]:
+    """The public names with their signatures."""
+    return (shown(name, value) for name, value in named())
 
 
 def shown(name: str, value: Any) -> str:

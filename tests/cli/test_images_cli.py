@@ -160,14 +160,14 @@ def test_corrupt_images_are_refused_or_skipped(room, scratch):
     (scratch / "bad" / "b" / "torn.png").write_bytes(b"not an image")
     options = [*narrow(2), "--dim", 3, "--steps", 2, "--batch-size", 4]
     said = refusal("fit", "bad", *options, "--out", "r")
-    assert "b/torn.png is not a whole image" in said
+    assert "b/torn.png is not an image of a known format" in said
     assert "--corrupt skip" in said
     assert not Path("r").exists()
     told = document("fit", "bad", *options, "--out", "r", "--corrupt", "skip")
     assert list(told["left_out"]) == ["b/torn.png"]
     assert Run(Path("r")).source.corrupt == "skip"
     succeed("evaluate", "r", "-q")  # the run's own choice
-    assert "left out b/torn.png: it is damaged" in succeed("fit", "--resume", "--out", "r").stderr
+    assert "left out b/torn.png: it is not an image" in succeed("fit", "--resume", "--out", "r").stderr
     assert "torn.png" in refusal("embed", "r", "bad", "--out", "z.npy")
     document("fit", "bad", *options, "--objective", "vae", "--out", "v", "--corrupt", "skip")
     assert document("sample", "v", "--n", 3, "--out", "v.npy")["rows"] == 3

@@ -24,12 +24,13 @@ def test_listing_and_pruning(run, collapsed, copy, table, scratch):
     (scratch / "broken" / "recipe.toml").write_text("steps = 3")
     found = {line["folder"].split("/")[-1]: line for line in document("runs", scratch)["runs"]}
     states = {name: line["state"] for name, line in found.items()}
-    assert states == {"good": "finished", "bad": "collapsed", "stopped": "stopped", "broken": "damaged"}
+    assert states == {"good": "finished", "bad": "collapsed", "stopped": "stopped", "broken": "unreadable"}
     assert (found["good"]["step"], found["good"]["title"]) == (30, "infonce · euclidean")
     assert found["good"]["metrics"]["linear_probe"] == Run(run).comparison.rows["trained encoder"]["linear_probe"]
     assert found["good"]["size"] > 0
     shown = succeed("runs", scratch).stdout
     assert max(map(len, shown.splitlines())) <= 80
+    assert "no 'steps'" in shown, "why the broken one is unreadable"
     assert all(name in shown for name in (*states, *states.values(), "probe", "RankMe"))
     freed = document("runs", scratch, "--prune")["freed"]
     assert freed == found["good"]["size"] + found["bad"]["size"]

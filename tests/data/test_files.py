@@ -4,7 +4,6 @@ import csv
 import gzip
 import math
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -100,13 +99,12 @@ def test_thousands_of_columns(tmp_path):
     assert table.feature_names == tuple(names)
 
 
-def test_reading_is_quick(tmp_path):
-    values = np.random.default_rng(0).normal(size=(58_000, 10))
+def test_plain_numbers_take_the_quick_reader(tmp_path, monkeypatch):
+    monkeypatch.setattr("probssl.data.text._read", None)
+    values = np.random.default_rng(0).normal(size=(2_000, 10))
     lines = [",".join(map(repr, row)) for row in values.tolist()]
     path = write_text(tmp_path / "long.csv", "\n".join([",".join("abcdefghij"), *lines]))
-    start = time.process_time()
     table = load(path)
-    assert time.process_time() - start < 1.5
     np.testing.assert_array_equal(table.features, values)
 
 

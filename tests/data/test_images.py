@@ -179,10 +179,11 @@ def test_images_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.
 def test_damaged_images_are_named(tmp_path: Path) -> None:
     whole = picture(pixels(16, 16, 3), "JPEG")
     write(tmp_path, {"a.jpg": whole, "b.jpg": whole[:-200], "c.png": b"<html>", "d.png": b""})
-    told = refused("b.jpg is not a whole image", tmp_path)
+    told = refused("b.jpg is damaged", tmp_path)
     assert "corrupt='skip'" in told
     found = load_images(tmp_path, corrupt="skip")
     assert (len(found), list(found.left_out)) == (1, ["b.jpg", "c.png", "d.png"])
+    assert found.left_out["b.jpg"] == "it is damaged and cannot be decoded"
     refused("refuse or skip, not 'mend'", tmp_path, corrupt="mend")
 
 
@@ -446,10 +447,10 @@ def test_small_folders_are_not_kept(folder: Path, tmp_path: Path) -> None:
 
 def test_skipping_is_another_choice(folder: Path) -> None:
     archive(folder / "cifar10-jpeg.tar.xz", {**cifar_pictures(), "train/cat/bad.jpg": b"bad"})
-    refused("train/cat/bad.jpg is not a whole image", "cifar10")
+    refused("train/cat/bad.jpg is not an image of a known format", "cifar10")
     for _ in range(2):
         assert list(load_images("cifar10", corrupt="skip").left_out) == ["train/cat/bad.jpg"]
-    refused("train/cat/bad.jpg is not a whole image", "cifar10")
+    refused("train/cat/bad.jpg is not an image of a known format", "cifar10")
 
 
 def test_without_a_cache_that_can_be_written(folder: Path, tmp_path: Path) -> None:
@@ -560,11 +561,14 @@ def test_a_model_reads_faces_in_its_own_size(folder: Path, tmp_path: Path) -> No
 def test_celeba_with_a_damaged_face(folder: Path) -> None:
     place = celeba(folder)
     (place / "img_align_celeba" / "000002.jpg").write_bytes(b"bad")
-    refused("000002.jpg is not a whole image", "celeba")
+    refused("000002.jpg is not an image of a known format", "celeba")
     found = load_images("celeba", corrupt="skip")
     assert found.train_images[:, 0, 0, 0].tolist() == pytest.approx([40, 120], abs=2)
     assert found.train_labels is not None
-    assert (found.train_labels.tolist(), found.left_out["000002.jpg"][:14]) == ([0, 1], "it is damaged:")
+    assert (found.train_labels.tolist(), found.left_out["000002.jpg"]) == (
+        [0, 1],
+        "it is not an image of a known format",
+    )
 
 
 def test_tables_that_are_not_those_of_celeba(folder: Path) -> None:
@@ -724,7 +728,7 @@ def test_files_that_are_left_out_are_named(tmp_path: Path) -> None:
     found = load(tmp_path, corrupt="skip")
     assert list(found.left_out) == [".hidden.png", "b.gif", "c.png", "gone.png", "notes.txt"]
     assert found.left_out["notes.txt"].startswith("its name ends in none of .png")
-    assert found.left_out["c.png"].startswith("it is damaged")
+    assert found.left_out["c.png"].startswith("it is not an image")
     assert found.ids.tolist() == ["a.png"]
     packed = archive(tmp_path / "own.tar", {"a.png": picture(pixels(4, 4)), "b.txt": b"x"}, "")
     assert list(load(packed).left_out) == ["b.txt"]

@@ -283,26 +283,13 @@ class Killer:
         )
         self.kills = 0
 
-    def start(self, **order: Any) -> int:
-        """The process number of a new victim."""
+    def outcome(self, **order: Any) -> int:
+        """How a new victim ended: 0 when it came to its end, −9 when it was killed."""
         assert self.server.stdin is not None
+        assert self.server.stdout is not None
         self.server.stdin.write(json.dumps(order) + "\n")
         self.server.stdin.flush()
-        return int(self.answer())
-
-    def answer(self) -> str:
-        assert self.server.stdout is not None
-        return self.server.stdout.readline()
-
-    def kill(self, victim: int) -> None:
-        try:
-            os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:  # it was done
-            return
-
-    def outcome(self) -> int:
-        """How the last victim ended: 0 when it came to its end, −9 when it was killed."""
-        code = int(self.answer())
+        code = int(self.server.stdout.readline())
         assert code in (0, -signal.SIGKILL)
         self.kills += code != 0
         return code
@@ -325,77 +312,45 @@ def assert_same_end(one: Path, other: Path) -> None:
     assert without_time(read_log(one / "log.jsonl")) == without_time(read_log(other / "log.jsonl"))
 
 
-@needs_posix
-def test_killed_at_random_moments(killer: Killer, tmp_path: Path) -> None:
-    chance = random.Random(4)
-    for case in ("snl-adam-clip-own-rate-batch-norm", "simsiam-sgd-dropout-batch-norm", "gedi-adam-dropout"):
-        order = {"case": case, "changes": {"steps": 70, "checkpoint_every": 4}, "slow": False}
-        killer.start(**order, out=str(tmp_path / case / "whole"))
-        started = time.perf_counter()
-        assert killer.outcome() == 0
-        duration = time.perf_counter() - started
-        before = killer.kills
-        for _ in range(10):
-            victim = killer.start(**order, out=str(tmp_path / case / "killed"))
-            time.sleep(chance.uniform(0, duration / 3))
-            killer.kill(victim)
-            if killer.outcome() == 0:
-                break
-        else:
-            killer.start(**order, out=str(tmp_path / case / "killed"))
-            assert killer.outcome() == 0
-        assert killer.kills - before >= 2
-        assert_same_end(tmp_path / case / "killed", tmp_path / case / "whole")
+TABLES = ("snl-adam-clip-own-rate-batch-norm", "simsiam-sgd-dropout-batch-norm", "gedi-adam-dropout")
+VICTIMS = [
+    *({"case": case, "changes": {"steps": 70, "checkpoint_every": 4}} for case in TABLES),
+    {"network": "resnet8"},
+]
 
 
 @needs_posix
-def test_killed_while_a_checkpoint_is_being_written(killer: Killer, tmp_path: Path) -> None:
-    chance = random.Random(7)
-    order = {"case": "nce-adamw-dropout", "changes": {"steps": 16, "checkpoint_every": 1, "log_every": 1}}
-    killer.start(**order, slow=False, out=str(tmp_path / "whole"))
-    assert killer.outcome() == 0
-    folder = tmp_path / "killed" / "checkpoints"
-    halves, before = 0, killer.kills
-    for _ in range(12):
-        victim = killer.start(**order, slow=True, out=str(tmp_path / "killed"))
-        stale = set(folder.glob(".*.partial"))
-        seen: set[Path] = set()
-        wanted = chance.randint(2, 4)  # the first alone would never get anywhere
-        deadline = time.monotonic() + 20
-        while len(seen) < wanted and time.monotonic() < deadline:
-            seen |= {path for path in folder.glob(".*.partial") if path not in stale}
-            if (tmp_path / "killed" / "weights.pt").exists():
-                break
-            time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.02))
-        killer.kill(victim)
-        if killer.outcome() == 0:
-            break
-        halves += any(path.stat().st_size for path in folder.glob(".*.partial"))
-    else:
-        killer.start(**order, slow=True, out=str(tmp_path / "killed"))
-        assert killer.outcome() == 0
-    assert killer.kills - before >= 3
-    assert halves >= 1, "no kill fell into the writing of a file"
-    assert_same_end(tmp_path / "killed", tmp_path / "whole")
-    assert len(list(folder.iterdir())) == 2, "half a file was left behind"
-
-
-@needs_posix
-def test_a_residual_network_killed_at_random_calls_of_functions(killer: Killer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", VICTIMS, ids=lambda order: next(iter(order.values())))
+def test_killed_at_random_calls_of_functions(order: dict[str, Any], killer: Killer, tmp_path: Path) -> None:
     chance, before = random.Random(4), killer.kills
-    killer.start(network="resnet8", out=str(tmp_path / "whole"))
-    assert killer.outcome() == 0
+    assert killer.outcome(**order, out=str(tmp_path / "whole")) == 0
     calls = int((tmp_path / "whole" / "calls").read_text())
     for _ in range(20):  # each gets on by half of the run at most, and so from one checkpoint to the next or over it
         fatal = chance.randint(calls // 4, calls // 2)
-        killer.start(network="resnet8", out=str(tmp_path / "killed"), last_call=fatal)
-        if killer.outcome() == 0:
+        if killer.outcome(**order, out=str(tmp_path / "killed"), last_call=fatal) == 0:
             break
     else:
         pytest.fail("no run came to its end")
     assert killer.kills - before >= 2
     assert_same_end(tmp_path / "killed", tmp_path / "whole")
+
+
+@needs_posix
+def test_killed_while_a_checkpoint_is_being_written(killer: Killer, tmp_path: Path) -> None:
+    chance, before = random.Random(7), killer.kills
+    order = {"case": "nce-adamw-dropout", "changes": {"steps": 16, "checkpoint_every": 1, "log_every": 1}}
+    assert killer.outcome(**order, out=str(tmp_path / "whole")) == 0
+    folder = tmp_path / "killed" / "checkpoints"
+    for _ in range(12):
+        fatal = chance.randint(2, 4)  # the first alone would never get anywhere
+        if killer.outcome(**order, out=str(tmp_path / "killed"), last_file=fatal) == 0:
+            break
+        assert [path for path in folder.glob(".*.partial") if path.stat().st_size], "half a file was written"
+    else:
+        pytest.fail("no run came to its end")
+    assert killer.kills - before >= 3
+    assert_same_end(tmp_path / "killed", tmp_path / "whole")
+    assert len(list(folder.iterdir())) == 2, "half a file was left behind"
 
 
 SCRIPT = "import sys; from tests.training.parts import train_folder; train_folder(sys.argv[1])"

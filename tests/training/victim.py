@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,14 +23,21 @@ from tests.training.parts import image_training, training
 torch.set_num_threads(1)
 
 
-def slow_disk(tensors: dict, filename: os.PathLike, metadata: dict | None = None) -> None:
-    """`save_file` with the same bytes, in two halves with a pause between them."""
-    content = safetensors.torch.save(tensors, metadata)
-    with Path(filename).open("wb") as file:
-        file.write(content[: len(content) // 2])
-        file.flush()
-        time.sleep(0.02)
-        file.write(content[len(content) // 2 :])
+class Files:
+    """`save_file` with the same bytes, which ends this process with SIGKILL in the middle of one of its files."""
+
+    def __init__(self, last: int | None) -> None:
+        self.count, self.last = 0, last
+
+    def __call__(self, tensors: dict, filename: os.PathLike, metadata: dict | None = None) -> None:
+        self.count += 1
+        content = safetensors.torch.save(tensors, metadata)
+        with Path(filename).open("wb") as file:
+            file.write(content[: len(content) // 2])
+            file.flush()
+            if self.count == self.last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            file.write(content[len(content) // 2 :])
 
 
 class Calls:
@@ -47,12 +53,11 @@ class Calls:
 
 
 def train(order: dict) -> None:
-    if order.get("slow"):
-        safetensors.torch.save_file = slow_disk
+    safetensors.torch.save_file = Files(order.get("last_file"))
     images = "network" in order
     one = image_training(order["network"], "adam") if images else training(order["case"], **order["changes"])
     calls = Calls(order.get("last_call"))
-    sys.setprofile(calls if images else None)
+    sys.setprofile(calls)
     one.run(Path(order["out"]), resume=True)
     sys.setprofile(None)
     Path(order["out"], "calls").write_text(str(calls.count))
@@ -77,7 +82,6 @@ def serve() -> None:
             except BaseException as error:
                 sys.stderr.write(f"{type(error).__name__}: {error}\n")
                 os._exit(1)
-        print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 

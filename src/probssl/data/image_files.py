@@ -53,7 +53,7 @@ _COLOUR = ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr")
 
 
 class _Damaged(Exception):
-    """An image that is not whole."""
+    """An image that cannot be read, and why."""
 
 
 def read_folder(
@@ -178,16 +178,16 @@ def _read(
             if isinstance(image, _Damaged):
                 if corrupt == "refuse":
                     raise InputError(
-                        f"{name}: {file} is not a whole image ({image}): replace it, or leave such files out with "
-                        "corrupt='skip' (--corrupt skip)"
+                        f"{name}: {file} {image}: replace it, or leave such files out with corrupt='skip' "
+                        "(--corrupt skip)"
                     ) from image
                 damaged = damaged or file
-                left_out[file] = f"it is damaged: {image}"
+                left_out[file] = f"it {image}"
             else:
                 pile.add(file, image)
         if not pile.files:
-            told = f", only damaged ones, the first {quoted(damaged)}" if damaged else f" ({', '.join(SUFFIXES)})"
-            raise InputError(f"{name} holds no images{told}: a table is one file, such as {name}/data.csv")
+            kinds = f", only damaged ones, the first {quoted(damaged)}" if damaged else f" ({', '.join(SUFFIXES)})"
+            raise InputError(f"{name} holds no images{kinds}: a table is one file, such as {name}/data.csv")
         return _arranged(pile, name, dict(sorted(left_out.items())))
 
 
@@ -285,7 +285,7 @@ def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
     Of an image of another size than asked for, the largest box of that shape in its middle is resized to it.
     """
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
         raise MissingExtra("reading images", "images") from None
 
@@ -304,8 +304,10 @@ def decode(content: bytes, where: str, size: Size | None = None) -> Bytes:
             return np.asarray(plain, dtype=np.uint8)
     except InputError:
         raise
+    except UnidentifiedImageError as error:
+        raise _Damaged("is not an image of a known format") from error
     except Exception as error:  # a damaged file can make Pillow raise nearly anything
-        raise _Damaged(" ".join(str(error).split()) or type(error).__name__) from error
+        raise _Damaged("is damaged and cannot be decoded") from error
 
 
 def _arranged(pile: ImagePile, name: str, left_out: dict[str, str]) -> ImageSet:

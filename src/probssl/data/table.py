@@ -21,7 +21,10 @@ IDENTIFIERS = 1e8, 2.0**64
 
 @dataclass(frozen=True, eq=False)
 class Table(Rows):
-    """Observations in rows, real features in columns, and a class for every row where there are labels."""
+    """Observations in rows, real features in columns, and a class for every row where there are labels.
+
+    `feature_names` name the columns; `labels` number the `classes`, and come from the column `label_name`.
+    """
 
     features: np.ndarray = field(repr=False)
     """float64 [n, d], finite."""

@@ -57,7 +57,7 @@ class Prototypes(nn.Module):
     The columns of U are the cluster centres, or prototypes; there is no bias. `weight` holds Uᵀ, [c, dim]. With
     `normalise`, z and the centres are put on the unit sphere first (SwAV), so that logits lie in [−1/τ, 1/τ]. Centres
     start as an orthonormal set if there are at most `dim` of them, else as a tight frame, UUᵀ = (c/dim) I: apart from
-    each other, of length 1 in the mean square.
+    each other, of length 1 in the mean square. `temperature` is τ.
     """
 
     def __init__(self, dim: int, clusters: int, *, temperature: float = 1.0, normalise: bool = False) -> None:

@@ -47,7 +47,7 @@ class Centring(nn.Module):
     """z minus its mean over the batch; outside training, minus the mean of recent batches: [n, d] → [n, d].
 
     What is uniform on a sphere has mean zero, so that nothing is lost by asking for it, and a mean that need not be
-    learnt is learnt at once.
+    learnt is learnt at once. `dim` is d; `momentum` is the weight of a batch in the mean of recent ones.
     """
 
     mean: Tensor

@@ -94,7 +94,7 @@ class MLP(Encoder, nn.Sequential):
 class Predictor(nn.Module):
     """h(z) = z + W₂ σ(W₁z + b₁) + b₂ with W₂ = b₂ = 0 at first: a map of embeddings that starts as the identity.
 
-    `hidden` units, twice as many as embeddings have dimensions unless given.
+    `hidden` units, twice as many as embeddings have dimensions unless given. `dim` is that of z.
     """
 
     def __init__(self, dim: int, hidden: int | None = None) -> None:
@@ -110,7 +110,10 @@ class Predictor(nn.Module):
 
 
 class WithHead(nn.Module):
-    """An encoder ψ whose objective sees g(ψ(x)): the head g is trained with it and left out of the representation."""
+    """An encoder ψ whose objective sees g(ψ(x)): the head g is trained with it and left out of the representation.
+
+    `backbone` is ψ.
+    """
 
     def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
         super().__init__()

@@ -25,7 +25,11 @@ VALIDATION = 0.2
 
 @dataclass(frozen=True)
 class Probe:
-    """A held-out score of a probe over several splits, an accuracy unless said otherwise, and how it came about."""
+    """A held-out score of a probe over several splits, an accuracy unless said otherwise, and how it came about.
+
+    `mean` is over the splits' `scores`; `protocol` and `selection` say how it was fitted, and `converged` whether
+    it was to the end.
+    """
 
     mean: float
     spread: float | None  # standard deviation over the splits (divided by their number); None where there is one

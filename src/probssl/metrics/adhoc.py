@@ -24,7 +24,10 @@ Images = Union["np.ndarray", "Tensor"]
 
 @dataclass(frozen=True, eq=False)
 class AdhocDecoder:
-    """A decoder of one encoder's representations, and how well it reconstructs images that it was not trained on."""
+    """A decoder of one encoder's representations, and how well it reconstructs images that it was not trained on.
+
+    `protocol` says how.
+    """
 
     encoder: Encoder
     decoder: nn.Module  # representations [n, dim] → observations [n, ...]

@@ -20,7 +20,10 @@ from probssl.metrics._neighbours import nearest, vote
 
 @dataclass(frozen=True)
 class CLID:
-    """The two parts of CLID for one model; `combine_clid` puts several models on one scale."""
+    """The two parts of CLID for one model; `combine_clid` puts several models on one scale.
+
+    Its parts are `intrinsic_dimension` and `cluster_learnability`.
+    """
 
     intrinsic_dimension: float
     cluster_learnability: float

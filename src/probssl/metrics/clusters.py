@@ -30,7 +30,10 @@ class ClusteringScores:
 
 @dataclass(frozen=True)
 class GMMProbe:
-    """The scores of `gmm_probe`, each over the splits."""
+    """The scores of `gmm_probe`, each over the splits.
+
+    They are `accuracy`, `nmi` and `ari`, as of `ClusteringScores`.
+    """
 
     accuracy: Probe
     nmi: Probe

@@ -80,7 +80,7 @@ class HasBound(Protocol):
 
 @dataclass(frozen=True)
 class LikelihoodBound:
-    """A lower bound of the mean log-likelihood of observations, or of sets of related ones."""
+    """A lower bound of the mean log-likelihood of observations, or of sets of related ones. `nats` is that bound."""
 
     nats: float
     standard_error: float  # over observations; infinite for one
@@ -166,7 +166,10 @@ def frechet_distance(first: ArrayLike, second: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Extractor:
-    """Features to compare sets by: observations [n, ...] → [n, d], and the name that its distances carry."""
+    """Features to compare sets by: observations [n, ...] → [n, d], and the name that its distances carry.
+
+    `features` computes them.
+    """
 
     name: str
     features: Callable[[np.ndarray], ArrayLike]

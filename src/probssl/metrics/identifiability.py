@@ -25,7 +25,7 @@ _EQUAL = 1e-9  # concentrations that differ by less than this share are one bloc
 
 @dataclass(frozen=True, eq=False)
 class LinearR2:
-    """Held-out R² of an affine fit of the latents."""
+    """Held-out R² of an affine fit of the latents. `mean` is over the latents."""
 
     mean: float
     per_latent: Array  # [d]
@@ -35,7 +35,7 @@ class LinearR2:
 
 @dataclass(frozen=True, eq=False)
 class MCC:
-    """Each latent beside the code that was assigned to it."""
+    """Each latent beside the code that was assigned to it. `value` is the mean of |correlations|."""
 
     value: float
     permutation: NDArray[np.intp]  # [d], the code of each latent; −1 without one
@@ -45,7 +45,10 @@ class MCC:
 
 @dataclass(frozen=True, eq=False)
 class BlockOrthogonality:
-    """How far the linear part of latents → codes is from a block-orthogonal map; three zeros at the optimum."""
+    """How far the linear part of latents → codes is from a block-orthogonal map; three zeros at the optimum.
+
+    `leakage`, `orthogonality_error` and `nonlinearity` are these.
+    """
 
     leakage: float  # in [0, 1]
     orthogonality_error: float  # in [0, sqrt(d − 1)]
@@ -58,7 +61,7 @@ class BlockOrthogonality:
 
 @dataclass(frozen=True, eq=False)
 class ConcentrationError:
-    """Learnt concentrations beside the true ones."""
+    """Learnt concentrations beside the true ones. `maximum` and `mean` are of |relative|."""
 
     relative: Array  # [d], learnt / truth − 1, in the order of the truth
     maximum: float  # of |relative|
@@ -68,7 +71,7 @@ class ConcentrationError:
 
 @dataclass(frozen=True)
 class LossGap:
-    """How far a loss is above the least possible one."""
+    """How far a loss is above the least possible one. `gap` and its `standard_error` are over so many `batches`."""
 
     gap: float
     standard_error: float

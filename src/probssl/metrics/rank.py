@@ -12,7 +12,10 @@ from probssl.metrics._inputs import Array, centred, positive, representations
 
 @dataclass(frozen=True, eq=False)
 class Spectra:
-    """First and second moments of a representation, and how many directions its variance fills."""
+    """First and second moments of a representation, and how many directions its variance fills.
+
+    `effective_rank` and `numerical_rank` are defined at `spectra`.
+    """
 
     mean: Array  # [m]
     variance: Array  # [m]

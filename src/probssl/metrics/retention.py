@@ -47,7 +47,10 @@ _CELLS = 20_000_000  # distances that rankings are made of, at most
 
 @dataclass(frozen=True)
 class Retained:
-    """How well a factor is read off a representation, on held-out rows: R² of numbers, accuracy of categories."""
+    """How well a factor is read off a representation, on held-out rows: R² of numbers, accuracy of categories.
+
+    `kind` is that of the factor; `linear` and `mlp` are by a linear map and a network, fitted as `protocol` says.
+    """
 
     kind: Kind
     linear: float
@@ -148,7 +151,10 @@ def _explained(truth: Array, said: Array) -> float:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Do the nearest rows of a row share its factor?"""
+    """Do the nearest rows of a row share its factor?
+
+    `kind` is that of the factor; `protocol` says how it was measured.
+    """
 
     kind: Kind
     at: dict[int, float]  # number of nearest rows -> score
@@ -231,7 +237,10 @@ class Augmentation(Protocol):
 
 @dataclass(frozen=True)
 class AugmentationReadout:
-    """The accuracy with which each augmentation is noticed, and their mean; 0.5 is chance."""
+    """The accuracy with which each augmentation is noticed, and their mean; 0.5 is chance.
+
+    `probes` has one for each augmentation.
+    """
 
     probes: dict[str, Probe]
 

@@ -21,7 +21,11 @@ from probssl.metrics.rank import rankme, spectra
 
 @dataclass(frozen=True)
 class Metric:
-    """How to read one number of `summarise`."""
+    """How to read one number of `summarise`.
+
+    `name` is its key, `title` what people read, `range` where it lies and `source` where it was published.
+    `needs_labels`, `needs_partner` (a second representation) and `needs_latents` say what it is computed from.
+    """
 
     name: str
     title: str
@@ -35,7 +39,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The numbers of `summarise`, and for each the protocol that gave it or the reason it is None."""
+    """The numbers of `summarise`, and for each the protocol that gave it or the reason it is None.
+
+    `values` and `protocols` go by the names of the metrics.
+    """
 
     values: dict[str, float | None]
     protocols: dict[str, str]

@@ -53,7 +53,9 @@ Data = Any
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
-    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1.
+    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1. `resolved` is what
+    the recipe came to, `objective` may have parameters of its own; `feature_names` and `label_name` are those of
+    the data.
     """
 
     resolved: Resolved

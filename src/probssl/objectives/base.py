@@ -35,7 +35,10 @@ class Summed(dict[str, Tensor]):
 
 
 class Terms(Mapping[str, Tensor]):
-    """Named parts of a loss with their weights; `total` is what is minimised."""
+    """Named parts of a loss with their weights; `total` is what is minimised.
+
+    `values` are the parts by name, `weights` those that are not 1.
+    """
 
     total: Tensor
 
@@ -163,7 +166,10 @@ class Objective(Part, nn.Module, abc.ABC):
 
 class PairObjective(Objective):
     """An objective over one positive pair per data point: (x, x̃), as Siamese-EBM derives, or (x̃₁, x̃₂), as is customary
-    for images."""
+    for images.
+
+    It may need the pairing's `score`, or `negatives`.
+    """
 
     def __init__(
         self, energy: Energy, *, pair: Pair = "original", score: bool = False, negatives: bool = False

@@ -34,6 +34,7 @@ class ClusteringObjective(PairObjective):
     Settings:
         clusters: how many there are; labels, which would tell, are never seen.
         temperature: τ of the predictions p(y | x).
+        normalise: whether z and the centres are put on the unit sphere first.
         prior: p(y), one number per cluster; uniform unless given.
     """
 

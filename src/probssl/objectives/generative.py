@@ -112,6 +112,7 @@ class GenerativeObjective(Objective):
         decoder: latents [n, dim] to parameters of the likelihood, shaped like x or flat; the mirror image of the
             encoder unless given.
         beta: β, the weight of the prior.
+        related: J, the number of related observations that a step needs of each.
     """
 
     family: ClassVar[str] = "decoder"

@@ -25,6 +25,7 @@ class MomentumObjective(PairObjective):
     """An objective with a `teacher`, a copy of the encoder that it will train.
 
     Settings:
+        temperature: τ of the cosine energy.
         momentum: m in [0, 1), the share of itself that the teacher keeps in a step.
     """
 

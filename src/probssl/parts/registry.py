@@ -15,6 +15,9 @@ from typing import Any
 
 from probssl.errors import InputError
 
+LISTED = 12
+"""Names that an error lists at most."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -87,7 +90,8 @@ class Registry(Mapping[str, Entry]):
                 f"the {self.kind} {name!r} comes from another package: name it yourself, as {self.kind}={name!r}"
             )
         close = difflib.get_close_matches(name, known, 1) or [entry for entry in known if name and name in entry]
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+        listed = f"choose one of {', '.join(known)}" if len(known) <= LISTED else f"see probssl parts {self.kind}"
+        hint = f"did you mean {close[0]!r}?" if close else f"{listed} (parts of another package need it installed)"
         raise InputError(f"there is no {self.kind} {name!r}: {hint}")
 
     def name_of(self, cls: type) -> str | None:

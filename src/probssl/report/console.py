@@ -283,6 +283,9 @@ def show_runs(found: Sequence[Line], below: Path) -> None:
         values = [f"{line.metrics[name]:.3f}" if name in line.metrics else "–" for name in shown]
         table.add_row(escape(line.name(below)), escape(line.title), line.state, f"{line.step:,}", *values)
     console.print(table)
+    for line in found:
+        if line.reason:
+            console.print(f"{escape(line.name(below))}: {escape(line.reason)}")
 
 
 def show_collapse(collapsed: dict[str, int], folder: Path) -> None:

@@ -67,7 +67,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The metrics of several codes of the same rows, and how they were computed."""
+    """The metrics of several codes of the same rows, and how they were computed.
+
+    `source` names the data; `loss` is what reference encoders reach.
+    """
 
     source: str
     rows: dict[str, dict[str, float | None]]  # code -> metric -> number

@@ -21,12 +21,14 @@ class Line:
     folder: Path
     title: str
     state: str
-    """"finished", "collapsed", "stopped" or "damaged"."""
+    """"finished", "collapsed", "stopped" or "unreadable"."""
     step: int
     seconds: float
     metrics: dict[str, float]
     size: int
     """Bytes of its checkpoints."""
+    reason: str = ""
+    """Why it is unreadable."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -59,5 +61,5 @@ def _line(folder: Path) -> Line:
         values = run.comparison.rows.get(TRAINED, {}) if run.comparison is not None else {}
         metrics = {name: value for name in SHOWN if (value := values.get(name)) is not None}
         return Line(folder, run.recipe.title, state, run.step, run.seconds, metrics, size)
-    except (ProbsslError, KeyError, ValueError, TypeError):
-        return Line(folder, "", "damaged", 0, 0.0, {}, size)
+    except (ProbsslError, KeyError, ValueError, TypeError) as error:
+        return Line(folder, "", "unreadable", 0, 0.0, {}, size, str(error) or type(error).__name__)

@@ -45,7 +45,7 @@ class UniformStart(Start):
 
 
 class NormalStart(Start):
-    """N(mean, scale²), features apart, tensors of the shape of one observation."""
+    """N(`mean`, `scale`²), features apart, tensors of the shape of one observation."""
 
     mean: Tensor
     scale: Tensor
@@ -74,6 +74,7 @@ class ReplayBuffer(nn.Module):
     is new and runs short; at 0 all go on for ever. A chain lives 1 / `reinitialise` visits in the mean: the product of
     that and the steps of a visit must be enough for it to forget where it began. Chains and their ages (in steps) are
     buffers of the module, so a resumed training goes on with the very same ones.
+    New ones begin at `start`; `generator` draws all that is random here.
     """
 
     chains: Tensor

@@ -29,7 +29,8 @@ class LatentMixture:
 
     A latent-variable model whose latents do not follow the prior it was trained with (SimVAE's is flat) becomes a
     density by fitting this to latents of the data (Ghosh et al., 2020); one component a class makes it conditional
-    (SimVAE A.7.6). `names` are those of the classes, or the numbers of the components.
+    (SimVAE A.7.6). `names` are those of the classes, or the numbers of the components. `weights` are π, `means` are m,
+    `covariances` are S.
     """
 
     def __init__(self, weights: Tensor, means: Tensor, covariances: Tensor, names: list[str] | None = None) -> None:

@@ -36,11 +36,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Trace:
-    """What chains did: the mean energy −log p before each step and after the last [steps + 1], and the mean norm of
-    ∇ log p, before it is clipped, at each step [steps]."""
+    """What chains did, in the mean over them."""
 
-    energy: Tensor
-    gradient_norm: Tensor
+    energy: Tensor  # [steps + 1], −log p before each step and after the last
+    gradient_norm: Tensor  # [steps], of ∇ log p at each step, before it is clipped
 
 
 @dataclass(frozen=True)

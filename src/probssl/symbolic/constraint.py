@@ -35,6 +35,7 @@ class Constraint(nn.Module):
 
     Made by `where`, `of` or `from_formula`. Those listed one by one combine by `&`, `|` and `~`. It has neither
     parameters nor buffers, so that an objective that holds it can be stacked; `fingerprint` tells it from others.
+    `sizes` are the numbers of classes of the predictions; `where`, `of` and `from_formula` make the `evaluator` of c.
     """
 
     def __init__(self, sizes: Sequence[int], evaluator: Listing | Circuit) -> None:

@@ -60,7 +60,10 @@ class Equals(Formula):
 
 @dataclass(frozen=True)
 class Variable:
-    """One categorical prediction: its place among the predictions, and how many classes it has."""
+    """One categorical prediction: its place among the predictions, and how many classes it has.
+
+    `position` is that place, `size` that number.
+    """
 
     position: int
     size: int

@@ -40,7 +40,10 @@ RANDOM_STATES = ("random.torch", "random.cuda")
 
 @dataclass(frozen=True)
 class Fitted:
-    """How a training ended. The weights are in the encoder and objective that were handed in."""
+    """How a training ended. The weights are in the encoder and objective that were handed in.
+
+    `steps` and `seconds` are those of this training; `interrupted` says whether Ctrl-C or a signal ended it.
+    """
 
     steps: int
     seconds: float

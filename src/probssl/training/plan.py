@@ -15,7 +15,10 @@ WEIGHTS_FADE = 0.9
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Everything about the optimisation that does not depend on the data.
+    """Everything about the optimisation that does not depend on the data: `steps` of `batch_size` observations.
+
+    `optimiser` takes the learning rate `lr`, `weight_decay` and, if it is SGD, `momentum`; gradients longer than
+    `clip_norm` are shortened to it. `log_every` and `checkpoint_every` count steps, by default chosen from `steps`.
 
     The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`),
     stays (`"constant"`), or stays and follows a half cosine to zero over the last tenth of the steps (`"late"`: where

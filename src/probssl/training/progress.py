@@ -36,7 +36,10 @@ class Reporter:
 
 
 class ProgressBar(Reporter):
-    """A rich progress bar on standard error, with a line of named terms below it."""
+    """A rich progress bar on standard error, with a line of named terms below it.
+
+    `title` stands before it; `console` is rich's, standard error unless given.
+    """
 
     def __init__(self, title: str = "training", console: Console | None = None) -> None:
         from rich.console import Console as RichConsole

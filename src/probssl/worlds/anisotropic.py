@@ -39,6 +39,7 @@ class FisherBingham(_OnUnitSphere):
     """p(z̃ | z) = exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) / C(z) on the unit sphere, sampled exactly  (AnInfoNCE Eq. 2, with the ½).
 
     A Fisher–Bingham distribution; its normaliser C(z) is not constant unless Λ = κI, which is von Mises–Fisher.
+    `concentrations` are the diagonal of Λ.
     """
 
     def __init__(self, space: Sphere, concentrations: float | Tensor) -> None:

@@ -45,7 +45,10 @@ class Conditional(nn.Module, abc.ABC):
 
 
 class VonMisesFisher(Conditional):
-    """p(z̃ | z) ∝ exp(κ zᵀz̃ / r²) on a sphere of radius r  (CL-ICA Eq. 2 and 7). κ ≥ 0; κ = 0 is uniform."""
+    """p(z̃ | z) ∝ exp(κ zᵀz̃ / r²) on a sphere of radius r  (CL-ICA Eq. 2 and 7). κ ≥ 0; κ = 0 is uniform.
+
+    `concentration` is κ.
+    """
 
     lives_on = Sphere
     space: Sphere

@@ -38,7 +38,8 @@ class InvertibleMLP(Mixing):
 
     A layer is the best conditioned of `draws` matrices with entries uniform in (−1, 1) and columns of unit length, so
     that the whole is invertible in practice too. The seed decides the weights. 25,000 draws of ten dimensions take a
-    second; fewer are drawn of large dimensions, where the best of many is hardly better than the others.
+    second; fewer are drawn of large dimensions, where the best of many is hardly better than the others. `slope` is
+    that of the leaky ReLU below zero.
     """
 
     def __init__(self, dim: int, *, layers: int = 3, slope: float = 0.2, draws: int = 25_000, seed: int = 0) -> None:

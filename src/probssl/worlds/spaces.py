@@ -13,7 +13,10 @@ from probssl.errors import InputError
 
 
 class Space(nn.Module, abc.ABC):
-    """A set of latents in R^dim, with its volume (or area) and its uniform distribution where there is one."""
+    """A set of latents in R^dim, with its volume (or area) and its uniform distribution where there is one.
+
+    `least` is the smallest `dim` there can be.
+    """
 
     dim: int
 

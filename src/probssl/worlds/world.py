@@ -20,7 +20,7 @@ class World(Source):
     With several conditionals the j-th relative comes from the j-th of them, in turn: one anchor, several augmentations
     (AnInfoNCE B.3). Negatives, where an objective asks for them, are fresh draws from the marginal, `negatives` of them
     for all anchors (as many as anchors unless given); or hard ones, `negatives` (one unless given) for each anchor from
-    the conditional `hard` (AnInfoNCE B.2).
+    the conditional `hard` (AnInfoNCE B.2). `mixing` is g, the identity unless given.
     """
 
     def __init__(

@@ -30,7 +30,10 @@ from probssl.training.watch import SAMPLE_ROWS, UNDECIDED_FOR, CollapseWatch, cl
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One training to be done: what `fit` takes. The encoder and the objective are trained in place."""
+    """One training to be done: what `fit` takes. The encoder and the objective are trained in place.
+
+    `pairing`, `data`, `plan` and `seed` are what `fit` takes.
+    """
 
     encoder: nn.Module
     objective: Objective
