@@ -205,8 +205,10 @@ def logged(history: Sequence[Mapping[str, Any]], name: str) -> Line:
     return [(row["step"], row[name]) for row in history if row.get(name) is not None]
 
 
-def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o") -> None:
-    """Names below all panels, each with a mark in its colour or with a line of its own style."""
+def legend(
+    figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o", columns: int | None = None
+) -> None:
+    """Names below all panels, each with a mark in its colour or with a line of its own style; in one row by default."""
     from matplotlib.lines import Line2D
 
     plain = {"linestyle": "", "marker": marker, "markersize": 4.5}
@@ -214,7 +216,7 @@ def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker:
         Line2D([], [], label=name, **({**plain, "color": style} if isinstance(style, str) else style))
         for name, style in names.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns or len(handles), fontsize=8, frameon=False)
 
 
 HOLLOW = {"linestyle": "", "marker": "o", "markersize": 6, "color": MUTED, "markerfacecolor": "none"}
