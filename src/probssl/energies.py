@@ -110,12 +110,12 @@ class Energy(Part, nn.Module, abc.ABC):
         """The same as `pairwise`, to be differentiated once at most, where an energy is faster so."""
         return self.pairwise(a, b)
 
-    def numbers_a_pair(self, dim: int) -> int:
+    def numbers_per_pair(self, dim: int) -> int:
         """How many numbers `pairwise_once` holds for each pair while it works: what strips of pairs are cut by."""
         return dim
 
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:
-        """left [n, p], right [m, p] and c with logits = left · rightᵀ + c; None where logits are no such product.
+        """left [n, p], right [m, p] and c with logits = left · rightᵀ + c; None where they are not such a product.
 
         With factors, losses over all pairs need no n × m memory (`objectives.pairwise`).
         """
@@ -208,7 +208,7 @@ class PNorm(Energy):
         # It makes no differences of all pairs: nine times as fast, without second derivatives. Other p gain nothing.
         return torch.cdist(a, b, p=1.0) if self.p == 1 else self.pairwise(a, b)
 
-    def numbers_a_pair(self, dim: int) -> int:
+    def numbers_per_pair(self, dim: int) -> int:
         return 1 if self.p == 1 else dim
 
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:

@@ -82,7 +82,7 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes, part: str) -> N
 @pytest.mark.parametrize(
     ("file", "array", "part"),
     [
-        ("train-labels-idx1", np.zeros(4, np.uint8), "has 5 images and labels of shape (4,)"),
+        ("train-labels-idx1", np.zeros(4, np.uint8), "has 5 images and labels (4,)"),
         ("train-labels-idx1", np.full(5, 10, np.uint8), "has a label 10"),
         ("t10k-images-idx3", np.zeros((3, 32, 32), np.uint8), "the test half of mnist should be images of 28 × 28"),
         ("t10k-images-idx3", np.zeros((0, 28, 28), np.uint8), "is an array of shape (0, 28, 28)"),
@@ -100,7 +100,7 @@ def test_a_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "LARGEST", 1000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(10_000_000)))
-    with pytest.raises(InputError, match="unpacks to more than 1,000 bytes"):
+    with pytest.raises(InputError, match="unpacks to over 1,000 bytes"):
         read_idx(path)
 
 

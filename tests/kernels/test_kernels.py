@@ -110,7 +110,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(
     assert found(monkeypatch, tmp_path)
     assert [path.read_text() for path in folder.iterdir()] == ["not a library: loading it would fail"]
     (message,) = caplog.messages
-    assert message == f"others can write to {folder}, so the compiled kernels are built anew for this process"
+    assert message == f"others can write to {folder}, so the compiled kernels are rebuilt for this process"
 
 
 @needs_compiler

@@ -176,7 +176,7 @@ def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
     assert finding.kind == "failure"
     assert run.log[-1]["message"] == finding.message
     assert "alignment" in finding.message
-    assert finding.remedies == tuple(remedy.told() for remedy in REMEDIES["failure"])
+    assert finding.remedies == tuple(remedy.sentence() for remedy in REMEDIES["failure"])
     assert not Run(tmp_path).finished
 
 
@@ -213,8 +213,8 @@ def test_remedies_are_sentences_with_settings_that_exist() -> None:
     options = {*OPTIONS.values(), "--set"}
     for remedies in REMEDIES.values():
         for remedy in remedies:
-            assert_one_sentence(ValueError(remedy.told()))
-            named = {word.strip("(),:;.") for word in remedy.told().split() if word.startswith("--")}
+            assert_one_sentence(ValueError(remedy.sentence()))
+            named = {word.strip("(),:;.") for word in remedy.sentence().split() if word.startswith("--")}
             assert named <= options, remedy
             if remedy.setting is not None:
                 slot, _, name = remedy.setting.partition(".")

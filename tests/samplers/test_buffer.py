@@ -1,4 +1,4 @@
-"""The replay buffer: which chains it moves, which it begins anew, what it remembers."""
+"""The replay buffer: which chains it moves, which it restarts, what it remembers."""
 
 from __future__ import annotations
 

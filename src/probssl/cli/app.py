@@ -81,7 +81,7 @@ def command(function: Command) -> Command:
 
 
 def _flowing(text: str) -> str:
-    """A docstring as help shows it: paragraphs that the terminal breaks, and brackets that are no markup."""
+    """A docstring as help shows it: paragraphs that the terminal breaks, and brackets that are not markup."""
     paragraphs = inspect.cleandoc(text).replace("[", "\\[").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
@@ -93,14 +93,14 @@ def _place(error: OSError) -> str:
     return f"{shown} cannot be read or written ({error.strerror or error})"
 
 
-def speaks() -> bool:
-    """Whether this process speaks for all that `torchrun` started: the first, or the only one."""
+def prints_here() -> bool:
+    """Whether this process prints for all that `torchrun` started: the first, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def say(message: str, style: str = "", lead: str = "") -> None:
     """A message for the person, on standard error as it is, said once however many processes there are."""
-    if not speaks():
+    if not prints_here():
         return
     from rich.console import Console
     from rich.text import Text

@@ -18,8 +18,8 @@ from probssl.cli.app import (
     command,
     fail,
     print_json,
+    prints_here,
     say,
-    speaks,
     tell_left_out,
 )
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
@@ -113,7 +113,7 @@ def fit(
 
     if corrupt not in ("refuse", "skip"):
         raise InputError(f"--corrupt is refuse or skip, not {corrupt}")
-    quiet = quiet or as_json or not speaks()
+    quiet = quiet or as_json or not prints_here()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # said below, with what to try
         try:
@@ -155,7 +155,7 @@ def fit(
             doctor = f"probssl doctor {shlex.quote(str(error.folder))}"
             say(f"try a smaller --lr, --set plan.clip_norm=0.1, or another --energy; see: {doctor}")
             raise typer.Exit(1) from None
-    if speaks():
+    if prints_here():
         _show(run, as_json)
 
 

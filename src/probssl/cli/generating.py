@@ -112,7 +112,7 @@ def ood(
 ) -> None:
     """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores.
 
-    Of data with test rows these are told apart.
+    Of data with test rows, only those are scored.
     """
     from probssl.model.density import SCORES, tell_apart
     from probssl.report import console

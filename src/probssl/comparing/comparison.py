@@ -191,7 +191,7 @@ def _conclude(
             raise NonFiniteLoss(f"every training failed, the first because {reason}")
         if race.pool.broken:
             raise ProbsslError(
-                "the worker processes died before a training was finished, most likely for want of memory"
+                "the worker processes died before a training was finished, most likely because memory ran out"
             )
         raise InputError(f"no training was finished in {race.clock.budget / 60:g} minutes: give more --minutes")
     best = max(chosen, key=lambda outcome: outcome.value(setup.criterion.name))
@@ -259,10 +259,10 @@ def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
     if race.pool.stop.given:
         notes.append("interrupted: this is what was finished")
     if race.pool.broken:
-        notes.append("a process died, most likely for want of memory: this is what was finished before")
+        notes.append("a process died, most likely because memory ran out: this is what was finished before")
     tried = len({outcome.job.candidate for outcome in race.outcomes})
     if tried < len(race.candidates):
-        notes.append(f"{len(race.candidates) - tried} of {len(race.candidates)} configurations found no time")
+        notes.append(f"{len(race.candidates) - tried} of {len(race.candidates)} configurations were not reached")
     if best.job.candidate != board[0].candidate:
         notes.append(f"the weights of the first were not kept: the model is that of {best.job.candidate.name}")
     if race.rounds and not race.rounds[-1].final:

@@ -118,7 +118,7 @@ class Pool:
             for future in done:
                 try:
                     yield future.result()
-                except BrokenExecutor:  # a process was killed, most likely for want of memory
+                except BrokenExecutor:  # a process was killed, most likely because memory ran out
                     self.broken = True
             if running and time.monotonic() > self.abandon_at:
                 self.late = True

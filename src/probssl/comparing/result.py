@@ -207,9 +207,9 @@ def _predicted(result: CompareResult) -> list[str]:
         return []
     best = result.predictors[0]
     if not best.low > 0:
-        return ["No label-free score told the order by the probe here"]
+        return ["No label-free score predicts the order by the probe here"]
     return [
-        f"Without the label, {best.score.title} would have told the order best: rank correlation with the probe "
+        f"Without the label, {best.score.title} predicts the order best: rank correlation with the probe "
         f"{best.correlation:.2f} [{best.low:.2f}, {best.high:.2f}], {best.within_dimension:.2f} among models of equal "
         f"dimension"
     ]

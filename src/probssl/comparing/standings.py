@@ -1,4 +1,4 @@
-"""The leaderboard, and which label-free score would have told it."""
+"""The leaderboard, and which label-free score predicts it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Predictor:
-    """How well a label-free score told the order by the probe.
+    """How well a label-free score predicts the order by the probe.
 
     Spearman's ρ over the configurations of the first round, signed so that 1 means that the better the score the
     better the probe; a 95% interval by bootstrap over configurations; ρ among configurations of equal dimension; and
@@ -148,37 +148,38 @@ def _standing(outcomes: Sequence[Outcome]) -> Standing:
 
 
 def predictors(outcomes: Sequence[Outcome], seed: int) -> list[Predictor]:
-    """How well each label-free score told the order by the probe in the first round, the best first."""
+    """How well each label-free score predicts the order by the probe in the first round, the best first."""
     first = min((outcome.job.round for outcome in outcomes), default=0)
     entrants = [o for o in outcomes if o.job.round == first and o.job.seed == seed and math.isfinite(o.value("probe"))]
     found = []
     for score in LABEL_FREE:
         able = [o for o in entrants if math.isfinite(o.value(score.name))]
-        told = score.sign * np.array([o.value(score.name) for o in able])
+        guesses = score.sign * np.array([o.value(score.name) for o in able])
         probe = np.array([o.value("probe") for o in able])
-        if len(able) < 5 or len(np.unique(told)) < 2 or len(np.unique(probe)) < 2:
+        if len(able) < 5 or len(np.unique(guesses)) < 2 or len(np.unique(probe)) < 2:
             continue
         dims = np.array([o.job.candidate.dim for o in able])
         rows = np.random.default_rng(seed).integers(len(able), size=(RESAMPLES, len(able)))
-        low, high = np.nanquantile(rank_correlation(told[rows], probe[rows]), (0.025, 0.975))
+        low, high = np.nanquantile(rank_correlation(guesses[rows], probe[rows]), (0.025, 0.975))
         found.append(
             Predictor(
                 score,
-                float(rank_correlation(told, probe)),
+                float(rank_correlation(guesses, probe)),
                 float(low),
                 float(high),
-                _within(told, probe, dims),
-                float(probe[np.argmax(told)]),
+                _within(guesses, probe, dims),
+                float(probe[np.argmax(guesses)]),
             )
         )
     return sorted(found, key=lambda p: -p.correlation)
 
 
-def _within(told: np.ndarray, probe: np.ndarray, groups: np.ndarray) -> float:
+def _within(guesses: np.ndarray, probe: np.ndarray, groups: np.ndarray) -> float:
     """ρ within groups of five or more, on average over their members."""
     names, sizes = np.unique(groups, return_counts=True)
     each = [
-        (float(rank_correlation(told[groups == g], probe[groups == g])), n) for g, n in zip(names, sizes, strict=True)
+        (float(rank_correlation(guesses[groups == g], probe[groups == g])), n)
+        for g, n in zip(names, sizes, strict=True)
     ]
     able = [(rho, n) for rho, n in each if n >= 5 and math.isfinite(rho)]
     return sum(rho * n for rho, n in able) / sum(n for _, n in able) if able else math.nan

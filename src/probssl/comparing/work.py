@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job. `scores` is empty where training failed."""
+    """Results of a job. `scores` is empty where training failed."""
 
     job: Job
     scores: dict[str, float]

@@ -54,12 +54,12 @@ def read_cifar(path: Path, name: str, progress: Progress | None = None) -> Image
     files = _from_folder(path, layout) if path.is_dir() else _from_archive(path, layout, progress)
     missing = [file for file in (*layout.train, *layout.test) if file not in files]
     if missing:
-        raise InputError(f"{path} has no file {missing[0]}, which {name} is made of: fetch it anew")
+        raise InputError(f"{path} has no file {missing[0]}, which {name} is made of: download it again")
     halves = [_images(files, half, layout, path) for half in (layout.train, layout.test)]
     classes = layout.classes
     if layout.class_names in files:
-        told = files[str(layout.class_names)].decode("utf-8", errors="replace").split()
-        classes = tuple(told) if len(told) == len(classes) else classes
+        listed = files[str(layout.class_names)].decode("utf-8", errors="replace").split()
+        classes = tuple(listed) if len(listed) == len(classes) else classes
     return ImageSet.of_halves(name, *halves[0], *halves[1], classes)
 
 
@@ -69,7 +69,7 @@ def _from_folder(path: Path, layout: Files) -> dict[str, bytes]:
         if file is None or not (path / file).is_file():
             continue
         if (path / file).stat().st_size > LARGEST_FILE:
-            raise InputError(f"{path / file} is larger than any file of CIFAR: fetch it anew")
+            raise InputError(f"{path / file} is larger than any file of CIFAR: download it again")
         found[file] = (path / file).read_bytes()
     return found
 
@@ -86,8 +86,8 @@ def _images(files: dict[str, bytes], half: tuple[str, ...], layout: Files, path:
         count, rest = divmod(len(files[file]), length)
         if rest or not count:
             raise InputError(
-                f"{path}: {file} has {len(files[file]):,} bytes, which is no whole number of images of {length:,}: "
-                "fetch it anew"
+                f"{path}: {file} has {len(files[file]):,} bytes, which is not a whole number of images of {length:,}: "
+                "download it again"
             )
         pieces.append(np.frombuffer(files[file], np.uint8).reshape(count, length))
     rows = np.concatenate(pieces)

@@ -70,19 +70,19 @@ def choose(
     for name in drop:
         if name not in names:
             raise InputError(_absent(columns, name, "to leave out"))
-    told = {purpose: name for purpose, name in beside.items() if name is not None}
-    for purpose, name in told.items():
+    purposes = {purpose: name for purpose, name in beside.items() if name is not None}
+    for purpose, name in purposes.items():
         if name not in names:
             raise InputError(_absent(columns, name, PURPOSES[purpose]))
-        twice = [other for other in told if told[other] == name and other != purpose]
+        twice = [other for other in purposes if purposes[other] == name and other != purpose]
         if twice or name in drop:
             first, second = (purpose, "left out") if name in drop else (purpose, twice[0])
             raise InputError(f"{columns.where}: column {quoted(name)} is both the {first} and {second}: choose one")
-    if columns.label is not None and columns.label not in (*drop, *told.values()):
-        told.setdefault("label", columns.label)
-    _refuse_twice(columns, [names.index(name) for name in told.values()])
+    if columns.label is not None and columns.label not in (*drop, *purposes.values()):
+        purposes.setdefault("label", columns.label)
+    _refuse_twice(columns, [names.index(name) for name in purposes.values()])
 
-    outside = {*drop, *told.values(), columns.label}
+    outside = {*drop, *purposes.values(), columns.label}
     rest = [index for index, name in enumerate(names) if name not in outside]
     if features is None:
         _refuse_twice(columns, rest)
@@ -95,7 +95,7 @@ def choose(
         chosen = pick(columns.where, names, features, named=columns.named, rest=rest)
         _refuse_twice(columns, chosen)
         shown = tuple(features)
-    return Choice(chosen, shown, {purpose: names.index(name) for purpose, name in told.items()})
+    return Choice(chosen, shown, {purpose: names.index(name) for purpose, name in purposes.items()})
 
 
 def split_names(written: str | Sequence[str], known: Sequence[str]) -> list[str]:

@@ -238,13 +238,13 @@ class Rows:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for data sets of equal content, wherever they were read from; names of rows do not count."""
-        told = hashlib.sha256(repr((self.layout, self.classes)).encode())
+        digest = hashlib.sha256(repr((self.layout, self.classes)).encode())
         for array in (self.values, self.labels, self.latents, self.groups, self.test):
-            told.update(repr(None if array is None else (array.dtype.str, array.shape)).encode())
+            digest.update(repr(None if array is None else (array.dtype.str, array.shape)).encode())
             if array is not None:
                 every = 1 if array.nbytes <= HASHED_WHOLE else max(1, len(array) // HASHED_ROWS)
-                told.update(np.ascontiguousarray(array[::every]).data)
-        return told.hexdigest()[:32]
+                digest.update(np.ascontiguousarray(array[::every]).data)
+        return digest.hexdigest()[:32]
 
     def with_test(self: Self, test: float | str | os.PathLike[str] | Dataset | None, seed: int = 0) -> Self:
         """The data set with these rows set aside for the test.

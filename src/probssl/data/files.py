@@ -78,10 +78,10 @@ def open_array(
         else:
             parsed = [parse_numbers(cells(index), places, every[index], faults) for index in chosen]
             block = np.stack(parsed, axis=1)
-        told = [cells(index) for index in beside]
-        for texts, index in zip(told, beside, strict=True):
+        beside_cells = [cells(index) for index in beside]
+        for texts, index in zip(beside_cells, beside, strict=True):
             faults.note_missing(texts, places, every[index])
-        return block, told
+        return block, beside_cells
 
     default = None if labels is None else labels[0]
     return Columns(where, every, read, named=names is not None, label=default, trusted=trusted)

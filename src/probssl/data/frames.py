@@ -52,16 +52,16 @@ def open_frame(
         for position, index in enumerate(chosen):
             block[:, position] = _numbers(series[index], names[index], faults)
         faults.settle_booleans(len(frame))
-        told = [_cells(series[index]) for index in beside]
-        for cells, index in zip(told, beside, strict=True):
+        beside_cells = [_cells(series[index]) for index in beside]
+        for cells, index in zip(beside_cells, beside, strict=True):
             faults.note_missing(cells, range(1, len(cells) + 1), names[index])
-        return block, told
+        return block, beside_cells
 
     return Columns(where, tuple(names), read, ids=ids)
 
 
 def _numbers(series: Any, name: str, faults: Faults) -> np.ndarray:
-    """A column as float64; what is no finite number is noted."""
+    """A column as float64; what is not a finite number is noted."""
     import narwhals as nw
 
     from probssl.data.files import note_not_finite

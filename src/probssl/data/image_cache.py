@@ -54,34 +54,34 @@ def _short(*parts: str) -> str:
 
 def _stamp(source: Path) -> str:
     """What changes when the files of a source do."""
-    told = sorted(_told(source)) if source.is_dir() else [_of_file(str(source), source.stat())]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    entries = sorted(_entries(source)) if source.is_dir() else [_of_file(str(source), source.stat())]
+    return hashlib.sha256("\n".join(entries).encode()).hexdigest()
 
 
-def _told(folder: Path | str, above: tuple[str, ...] = ()) -> Iterator[str]:
+def _entries(folder: Path | str, above: tuple[str, ...] = ()) -> Iterator[str]:
     """A line each file below a folder, or a link to one, without a second look at any: sets have a million."""
     places = (*above, os.path.realpath(folder))
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
                 if not entry.is_symlink() or os.path.realpath(entry.path) not in places:
-                    yield from _told(entry.path, places)
+                    yield from _entries(entry.path, places)
             elif entry.is_file():
                 yield _of_file(entry.path, entry.stat())
 
 
-def _of_file(path: str, told: os.stat_result) -> str:
-    return f"{path}\0{told.st_size}\0{told.st_mtime_ns}"
+def _of_file(path: str, status: os.stat_result) -> str:
+    return f"{path}\0{status.st_size}\0{status.st_mtime_ns}"
 
 
 def _read(folder: Path, name: str) -> ImageSet | None:
     """The set in a folder of the cache; None where there is none, or none that is whole."""
     try:
-        told = json.loads((folder / "set.json").read_text(encoding="utf-8"))
+        stored = json.loads((folder / "set.json").read_text(encoding="utf-8"))
         # copies what is written to, so that torch may share its memory and the file stays as it is
-        arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in told["arrays"]}
-        classes, label_name = tuple(told["classes"]), told["label_name"]
-        return ImageSet(name, **arrays, classes=classes, label_name=label_name, left_out=told["left_out"])
+        arrays = {part: np.load(folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in stored["arrays"]}
+        classes, label_name = tuple(stored["classes"]), stored["label_name"]
+        return ImageSet(name, **arrays, classes=classes, label_name=label_name, left_out=stored["left_out"])
     except (OSError, ValueError, KeyError, TypeError, InputError):
         return None
 
@@ -94,8 +94,8 @@ def _write(folder: Path, images: ImageSet) -> None:
         arrays = [part for part in _ARRAYS if getattr(images, part) is not None]  # a folder may have no classes
         for part in arrays:
             np.save(temporary / f"{part}.npy", getattr(images, part), allow_pickle=False)
-        told = {"classes": images.classes, "label_name": images.label_name, "left_out": dict(images.left_out)}
-        (temporary / "set.json").write_text(json.dumps({**told, "arrays": arrays}), encoding="utf-8")
+        stored = {"classes": images.classes, "label_name": images.label_name, "left_out": dict(images.left_out)}
+        (temporary / "set.json").write_text(json.dumps({**stored, "arrays": arrays}), encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would have been read
         os.replace(temporary, folder)

@@ -59,8 +59,8 @@ class ImageSet(Rows):
                     f"{images.dtype} and shape {images.shape}"
                 )
             if (labels is None) != (train_labels is None) or (labels is not None and len(labels) != len(images)):
-                told = "no labels" if labels is None else plural(len(labels), "label")
-                raise InputError(f"{where} has {plural(len(images), 'image')} and {told}: fetch both anew")
+                others = "no labels" if labels is None else plural(len(labels), "label")
+                raise InputError(f"{where} has {plural(len(images), 'image')} and {others}: download both again")
         return cls(
             source,
             np.concatenate([train, test]) if len(test) else train,

@@ -103,7 +103,7 @@ def load_table(
 
 
 def _held(source: object, label: str | None, seed: int, progress: Progress | None) -> Held:
-    """What is no set of images by its name: columns of a table, or an array of images."""
+    """What is not a set of images by its name: columns of a table, or an array of images."""
     if not isinstance(source, (str, os.PathLike)):
         held = hold(source, progress)
         if isinstance(held.values, np.ndarray):
@@ -141,8 +141,8 @@ def _table(
     faults = Faults(columns.where, columns.unit, label=label, droppable=features is None)
     values, cells = columns.read(choice.features, list(choice.beside.values()), faults)
     faults.raise_any()
-    told = dict(zip(choice.beside, cells, strict=True))
-    codes, classes = (None, ()) if label is None else encode(told["label"], label, columns.where)
+    texts = dict(zip(choice.beside, cells, strict=True))
+    codes, classes = (None, ()) if label is None else encode(texts["label"], label, columns.where)
     return Table(
         written,
         values,
@@ -151,9 +151,9 @@ def _table(
         classes=classes,
         label_name=label,
         latents=columns.latents,
-        ids=np.array(told["ids"]) if "ids" in told else columns.ids,
-        groups=np.unique(told["groups"], return_inverse=True)[1] if "groups" in told else None,
-        test=test_mask(told["test"], str(beside["test"]), columns.where) if "test" in told else None,
+        ids=np.array(texts["ids"]) if "ids" in texts else columns.ids,
+        groups=np.unique(texts["groups"], return_inverse=True)[1] if "groups" in texts else None,
+        test=test_mask(texts["test"], str(beside["test"]), columns.where) if "test" in texts else None,
         trusted=columns.trusted,
         notes=() if columns.trusted or features is not None else identifier_notes(values, choice.names),
     )

@@ -55,7 +55,7 @@ def mnist(name: str = "mnist", progress: Progress | None = None) -> ImageSet:
         if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE) or not len(images):
             raise InputError(f"{where} should be images of {SIDE} × {SIDE}, and is an array of shape {images.shape}")
         if labels.shape != images.shape[:1]:
-            raise InputError(f"{where} has {len(images):,} images and labels of shape {labels.shape}: fetch both anew")
+            raise InputError(f"{where} has {len(images):,} images and labels {labels.shape}: download both again")
     return ImageSet.of_halves(
         name,
         train[:, None],
@@ -85,18 +85,18 @@ def read_idx(path: Path) -> Bytes:
             content = stream.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} cannot be read as a gzip file ({reason}): fetch it anew") from error
+        raise InputError(f"{path} cannot be read as a gzip file ({reason}): download it again") from error
     if len(content) > LARGEST:
-        raise InputError(f"{path} unpacks to more than {LARGEST:,} bytes, which no file of MNIST does: fetch it anew")
+        raise InputError(f"{path} unpacks to over {LARGEST:,} bytes, more than any file of MNIST: download it again")
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not content[3]:
         raise InputError(f"{path} is not an idx file of bytes: it begins with {content[:4].hex(' ') or 'nothing'}")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise InputError(f"{path} breaks off within its header, after {len(content)} bytes: fetch it anew")
+        raise InputError(f"{path} breaks off within its header, after {len(content)} bytes: download it again")
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if len(content) - start != math.prod(shape):
         raise InputError(
             f"{path} should hold {' × '.join(map(str, shape))} = {math.prod(shape):,} bytes after its header, and "
-            f"holds {len(content) - start:,}: fetch it anew"
+            f"holds {len(content) - start:,}: download it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()  # so that it may be written to

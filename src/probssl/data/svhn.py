@@ -29,15 +29,15 @@ def read_mat(path: Path) -> tuple[Bytes, Labels]:
         shape, kind = sizes.get("X", ((), ""))
         if kind != "uint8" or len(shape) != 4 or shape[:3] != (SIDE, SIDE, 3) or not 0 < shape[3] <= LARGEST:
             found = ", ".join(f"{name} {list(of)} of {what}" for name, (of, what) in sizes.items()) or "nothing"
-            raise InputError(f"{path} should hold X [32, 32, 3, n] of uint8, and holds {found}: fetch it anew")
+            raise InputError(f"{path} should hold X [32, 32, 3, n] of uint8, and holds {found}: download it again")
         if sizes.get("y", ((), ""))[0] not in ((shape[3], 1), (1, shape[3])):
-            raise InputError(f"{path} should hold {shape[3]:,} labels y beside as many images: fetch it anew")
+            raise InputError(f"{path} should hold {shape[3]:,} labels y beside as many images: download it again")
         content = io.loadmat(path, variable_names=["X", "y"])
     except InputError:
         raise
     except Exception as error:  # a damaged file can make SciPy raise nearly anything
-        raise InputError(f"{path} is not a whole MATLAB file ({type(error).__name__}): fetch it anew") from error
+        raise InputError(f"{path} is not a whole MATLAB file ({type(error).__name__}): download it again") from error
     labels = content["y"].reshape(-1)
     if labels.dtype.kind not in "uif" or not np.isin(labels, np.arange(CLASSES + 1)).all():
-        raise InputError(f"{path} has labels that are no digits: fetch it anew")
+        raise InputError(f"{path} has labels that are not digits: download it again")
     return np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1)), labels.astype(np.int64) % CLASSES

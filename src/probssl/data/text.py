@@ -61,7 +61,7 @@ def open_text(path: Path) -> Columns:
 
 
 def parse_numbers(cells: Sequence[str], places: Sequence[int], name: str, faults: Faults) -> np.ndarray:
-    """The cells of one column as float64; cells that are no finite number are noted in `faults`."""
+    """The cells of one column as float64; cells that are not finite numbers are noted in `faults`."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -204,7 +204,7 @@ def _read(
 ) -> tuple[np.ndarray, list[list[str]]]:
     width, count = len(names), 0
     blocks: list[np.ndarray] = []
-    told: list[list[str]] = [[] for _ in beside]
+    beside_cells: list[list[str]] = [[] for _ in beside]
     ragged: list[tuple[int, int]] = []  # line, fields
     while block := list(islice(rows, max(64, _BLOCK // width))):
         if any(len(row) != width for _, row in block):
@@ -217,7 +217,7 @@ def _read(
         values = np.empty((len(block), len(chosen)))
         for position, index in enumerate(chosen):
             values[:, position] = parse_numbers(columns[index], lines, names[index], faults)
-        for cells, index in zip(told, beside, strict=True):
+        for cells, index in zip(beside_cells, beside, strict=True):
             faults.note_missing(columns[index], lines, names[index])
             cells += [cell.strip() for cell in columns[index]]
         blocks.append(values)
@@ -231,4 +231,4 @@ def _read(
     if not count:
         raise InputError(f"{faults.where} has column names ({quoted(names[0])}, …) but no rows: add some data")
     faults.settle_booleans(count)
-    return np.concatenate(blocks), told
+    return np.concatenate(blocks), beside_cells

@@ -202,8 +202,8 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "values"
             )
         for kind, step in self.collapsed_.items():
-            told = f"training ended in {MEANING[kind]} (since step {step}): try {self._advice}"
-            warnings.warn(told, CollapseWarning, stacklevel=3)
+            message = f"training ended in {MEANING[kind]} (since step {step}): try {self._advice}"
+            warnings.warn(message, CollapseWarning, stacklevel=3)
 
 
 def seed_of(random_state: int | np.random.RandomState | None) -> int:

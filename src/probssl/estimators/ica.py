@@ -182,7 +182,7 @@ class ContrastiveICA(RowEstimator):
     # Rows
 
     def _source(self, rows: np.ndarray, y: Any, X_positive: Any, groups: Any) -> RowPairs:
-        """Which rows belong together, as `fit` and `score` are told."""
+        """Which rows belong together, as given to `fit` and `score`."""
         if y is not None and np.asarray(y).ndim != 1:
             if X_positive is not None:
                 raise InputError("positives were given twice, as the second argument and as X_positive")

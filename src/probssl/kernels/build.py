@@ -57,7 +57,7 @@ def load(compiler: str) -> ctypes.CDLL:
     if safe and path.is_file() and _ours_alone(path):
         return _functions(path)
     if not safe:
-        logger.warning("others can write to %s, so the compiled kernels are built anew for this process", folder)
+        logger.warning("others can write to %s, so the compiled kernels are rebuilt for this process", folder)
     with tempfile.TemporaryDirectory(dir=folder if safe else None) as temporary:
         file, made = Path(temporary) / "kernels.c", Path(temporary) / path.name
         file.write_bytes(source)

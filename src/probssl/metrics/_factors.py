@@ -76,9 +76,9 @@ def alike(name: str, first: ArrayLike | Factor, second: ArrayLike | Factor) -> t
     """Both as factors of one kind, which either may say; an InputError where they say different ones."""
     sides = [side if isinstance(side, Factor) else Factor(side) for side in (first, second)]
     saying = [side for side in sides if side.kind is not None] or sides
-    told = {f"{side.kind}{f' of {side.period:g}' if side.kind == 'periodic' else ''}" for side in saying}
-    if len(told) > 1:
-        kinds = " and ".join(sorted(told))
+    given = {f"{side.kind}{f' of {side.period:g}' if side.kind == 'periodic' else ''}" for side in saying}
+    if len(given) > 1:
+        kinds = " and ".join(sorted(given))
         raise InputError(f"factor {name!r} is {kinds}: say the same of the rows fitted on and of those judged")
     one, other = (Factor(side.values, saying[0].kind, saying[0].period) for side in sides)
     return one, other

@@ -16,7 +16,7 @@ _ROUNDING = 1e-12  # what three entropies leave where there is no information
 
 
 def which_discrete(factors: Array, discrete: Sequence[bool] | None) -> Flags:
-    """Which columns of factors [n, f] are discrete: as told, else those with nothing but whole numbers. [f]."""
+    """Which columns of factors [n, f] are discrete: as given, else those with nothing but whole numbers. [f]."""
     if discrete is None:
         return np.asarray(np.all(factors == np.round(factors), axis=0))
     flags = np.asarray(discrete)

@@ -202,5 +202,5 @@ def _numbers(fixed: ArrayLike, rows: int) -> Indices:
     label_codes(fixed, rows)
     array = np.asarray(fixed)
     if array.dtype.kind not in "iu" or array.min() < 0:
-        raise InputError("which factor was fixed must be told by its number, from 0")
+        raise InputError("give the factor that was fixed by its number, from 0")
     return array.astype(np.intp)

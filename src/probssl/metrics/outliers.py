@@ -29,7 +29,7 @@ def detection(
     """P(s(inside) > s(outside)) + ½ P(s(inside) = s(outside)) for scores [n] and [m]: 1 is perfect, ½ is chance.
 
     Below ½ outside rows score higher: a real ordering, not to be flipped. The interval is the bootstrap's, by
-    percentiles: rows of both sides drawn anew, with replacement, `resamples` times.
+    percentiles: rows of both sides resampled with replacement, `resamples` times.
     """
     sides = [np.asarray(side, dtype=np.float64).ravel() for side in (inside, outside)]
     for name, side in zip(("inside", "outside"), sides, strict=True):

@@ -70,8 +70,8 @@ def style_retention(
 ) -> dict[str, Retained]:
     """How much of each known factor a representation keeps: read by a linear map and by a network, held-out.
 
-    `factors` are arrays by name, their kind told by their type (`Factor` says it outright). A continuous factor's score
-    is R² = 1 − Σ(f − f̂)²/Σ(f − f̄)², in (−∞, 1]; that of a periodic one is the same of its cosine and sine together;
+    `factors` are arrays by name, their kind inferred from their type (`Factor` says it outright). Continuous ones score
+    R² = 1 − Σ(f − f̂)²/Σ(f − f̄)², in (−∞, 1]; that of a periodic one is the same of its cosine and sine together;
     that of a categorical one is accuracy. Higher is better; below `chance` a reader has overfitted.
 
     Both readers see features standardised by the rows they are fitted on. The linear one is least squares or logistic

@@ -199,7 +199,7 @@ class Model:
             return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
         found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
-            raise InputError(f"the model is of images, and {found.source} is no set, folder or archive of images")
+            raise InputError(f"the model is of images, and {found.source} is not a set, folder or archive of images")
         return found
 
     def observe(self, data: Data, part: Part = "all") -> Observations:
@@ -333,9 +333,9 @@ def _try(pairing: Pairing, x: Tensor) -> None:
         if density is not None and density.shape != (len(x), len(x)):
             raise ValueError("its density is not one number for a pair")
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        told = " ".join(str(error).split())[:160]
+        reason = " ".join(str(error).split())[:160]
         name = type(pairing).__name__
-        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({told})") from error
+        raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({reason})") from error
 
 
 def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:
@@ -345,7 +345,7 @@ def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:
 
 
 def _alike(z: np.ndarray, data: Any) -> Any:
-    """Representations as a frame of the kind of `data`; what is no frame gets the array."""
+    """Representations as a frame of the kind of `data`; what is not a frame gets the array."""
     import narwhals as nw
 
     try:

@@ -61,7 +61,7 @@ class GEDI(ClusteringObjective):
     The terms, each a mean over the batch (the paper sums over n and prints both signs):
 
     - `generative`: E(x) = −log Σ_y e^{U_yᵀψ(x)/τ} of data less that of samples x̂ ~ p(x). Its gradient is that of the
-      negative log-likelihood −E log p(x) (Eq. 7); its value is no likelihood, near 0 once samples look like data.
+      negative log-likelihood −E log p(x) (Eq. 7); its value is not a likelihood, near 0 once samples look like data.
     - `invariance`: at least 0, which confident predictions reach that an augmentation does not change.
     - `prior`: at least the entropy of the prior, ln c where it is uniform; reached if the mean prediction is the prior.
     - `magnitude`, where asked for: mean E(x)² + E(x̂)², which keeps energies from drifting off (Du & Mordatch, 2019).
@@ -100,7 +100,7 @@ class GEDI(ClusteringObjective):
         base_scale: s of the normal density that p(x) is relative to; none unless given.
         density_of: with `pair="augmented"`, whether the density is of the first of the "pair" or of the "data".
         chains: how many chains of samples are kept; at least as many as a batch has rows.
-        reinitialise: the chance that a chain begins anew.
+        reinitialise: the chance that a chain restarts.
         start: where chains begin: "normal", with mean and standard deviation of every feature, 0 and 1 where no data is
             seen; "uniform" in the unit box, as pixels are; or a `samplers.Start`.
         sampler: the dynamics that moves them.
@@ -316,7 +316,7 @@ class EBCLR(PairObjective):
         generative: w, the weight of the density.
         temperature: τ of the squared distances.
         chains: how many chains of samples are kept; at least as many as a batch has rows.
-        reinitialise: the chance that a chain begins anew.
+        reinitialise: the chance that a chain restarts.
         start: where chains begin: "normal", "uniform" or a `samplers.Start`.
         sampler: the dynamics that moves them.
     """

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from probssl.energies import Cosine, Energy
 from probssl.errors import InputError
 from probssl.objectives.base import Objective, Pair, PairObjective, Summed
-from probssl.objectives.pairwise import PairLogits, made_again
+from probssl.objectives.pairwise import PairLogits, recomputed
 from probssl.pairings.views import Views
 
 Candidates = Literal["batch", "batch-negatives", "originals", "two-view", "given", "batch-and-given"]
@@ -98,7 +98,7 @@ class InfoNCE(PairObjective):
         if self.group_size is not None:
             first, second = self._grouped(first), self._grouped(second)  # [groups, size, m]
         if self.candidates == "originals":
-            positive = -made_again(self.energy.paired, first, second)
+            positive = -recomputed(self.energy.paired, first, second)
             pairs = PairLogits.of(self.energy, first, first)
             log_normaliser = pairs.mean_log_sum_exp(without_diagonal=True, extra=positive).mean()
             return {"alignment": -positive.mean(), "log_normaliser": log_normaliser}

@@ -75,7 +75,7 @@ class Strips:
             lambda here: -energy.pairwise_once(a, b[here]),
             lambda: -energy.paired(a, b),
             (len(a), len(b)),
-            energy.numbers_a_pair(a.shape[1]),
+            energy.numbers_per_pair(a.shape[1]),
         )
 
     def plus_columns(self, shift: Tensor) -> Strips:
@@ -126,7 +126,7 @@ class PairLogits:
     @classmethod
     def of(cls, energy: Energy, a: Tensor, b: Tensor) -> PairLogits:
         """The logits of an energy between embeddings a [n, d] and b [m, d]."""
-        factors = made_again(energy.factors, a, b)
+        factors = recomputed(energy.factors, a, b)
         if factors is not None:
             return cls(*factors)
         if a.ndim == 2 and len(a) * b.numel() > LARGE:
@@ -201,7 +201,7 @@ class PairLogits:
         return FusedTotal.apply(*self.factors, extra, kind, torch.is_grad_enabled())[0]
 
 
-def made_again(function: Callable[[Tensor, Tensor], Any], a: Tensor, b: Tensor) -> Any:
+def recomputed(function: Callable[[Tensor, Tensor], Any], a: Tensor, b: Tensor) -> Any:
     """function(a, b) of n + m rows; where a matrix of all pairs is out of reach, backward makes what it needs anew.
 
     That is cheap beside the pairs, and a handful of copies of the embeddings less is held while they are summed.

@@ -27,8 +27,8 @@ class Description:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        told = {name: getattr(self, name) for name in ("kind", "name", "about", "formula", "settings", "fixed")}
-        return {**told, "needs": list(self.needs), **({} if self.admits is None else {"admits": self.admits})}
+        fields = {name: getattr(self, name) for name in ("kind", "name", "about", "formula", "settings", "fixed")}
+        return {**fields, "needs": list(self.needs), **({} if self.admits is None else {"admits": self.admits})}
 
 
 def describe(kind: str, name: str) -> Description:

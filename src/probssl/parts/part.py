@@ -119,13 +119,13 @@ class Part:
     def declared(cls) -> dict[str, Setting]:
         """The settings of this class, in the order of its constructor."""
         hints = typing.get_type_hints(cls.__init__)
-        told = explanations(cls)  # type: ignore[arg-type]
+        explained = explanations(cls)  # type: ignore[arg-type]
         return {
             name: Setting(
                 name,
                 hints.get(name, Any),
                 None if parameter.default is inspect.Parameter.empty else parameter.default,
-                told.get(name, ""),
+                explained.get(name, ""),
             )
             for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)

@@ -89,8 +89,8 @@ class Resolved:
         if not chosen.name:
             return part
         settings = values.settings_of(part) if isinstance(part, Part) else chosen.settings
-        told = {key: value for key, value in settings.items() if key != "energy" and value is not None}
-        return dataclasses.replace(chosen, settings=told)
+        given = {key: value for key, value in settings.items() if key != "energy" and value is not None}
+        return dataclasses.replace(chosen, settings=given)
 
     def bind(self, sample: Tensor | None = None) -> Bound:
         """Parts with initial weights, which the seed decides; `sample` is of observations as the encoder sees them."""
@@ -145,9 +145,9 @@ def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:
         found = encode(encoder, torch.zeros(2, *shape))
         found = found if network is encoder else network(found)
     except (RuntimeError, ValueError, TypeError) as error:
-        told = " ".join(str(error).split())[:160]
+        reason = " ".join(str(error).split())[:160]
         raise InputError(
-            f"the network {type(network).__name__} does not take observations {list(shape)} ({told})"
+            f"the network {type(network).__name__} does not take observations {list(shape)} ({reason})"
         ) from error
     if found.ndim != 2 or len(found) != 2:
         raise InputError(

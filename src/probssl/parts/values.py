@@ -47,9 +47,9 @@ def declared(cls: type) -> dict[str, Setting]:
     """The settings of a class, in the order of its constructor."""
     if issubclass(cls, Part):
         return cls.declared()
-    hints, told = typing.get_type_hints(cls.__init__), explanations(cls)  # type: ignore[arg-type]
+    hints, explained = typing.get_type_hints(cls.__init__), explanations(cls)  # type: ignore[arg-type]
     return {
-        name: Setting(name, hints.get(name, Any), parameter.default, told.get(name, ""))
+        name: Setting(name, hints.get(name, Any), parameter.default, explained.get(name, ""))
         for name, parameter in list(inspect.signature(cls).parameters.items())
     }
 

@@ -1,4 +1,4 @@
-"""Figures of a comparison: which loss with which energy, at which dimension, and what would have told it."""
+"""Figures of a comparison: which loss with which energy, at which dimension, and what predicts it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _family(objective: str) -> str:
 
 
 def predictors(result: CompareResult) -> Figure:
-    """How well each label-free score told the order by the probe, with its interval."""
+    """How well each label-free score predicts the order by the probe, with its interval."""
     shown = result.predictors
     figure, (axis,) = new_figure(4.6, 0.6 + 0.36 * len(shown))
     for row, predictor in enumerate(reversed(shown)):

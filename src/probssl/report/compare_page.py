@@ -1,4 +1,4 @@
-"""The report of a comparison: what won, whether that is worth anything, and what would have told it."""
+"""The report of a comparison: what won, whether that is worth anything, and what predicts it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _predictors(result: CompareResult) -> str:
         f"<li><b>{html.escape(p.score.title)}</b>: {html.escape(p.score.about)}</li>" for p in result.predictors
     )
     return html.section(
-        "Which score would have told it without the label",
+        "Which score predicts it without the label",
         html.pair(figures.svg(compare_figures.predictors(result)), html.table(head, body))
         + f"<details><summary>What each score is, and what it cannot tell</summary><ul>{meaning}</ul></details>",
         "Spearman's rank correlation with the probe on validation rows over the configurations of the first round, "

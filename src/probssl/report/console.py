@@ -165,8 +165,8 @@ def show_comparison(comparison: Comparison) -> None:
         ]
         table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
     console.print(table)
-    told = "± standard deviation over splits" if comparison.judged is None else comparison.judged
-    console.print(f"↑ higher is better, ↓ lower; {told}", style="dim", highlight=False)
+    note = "± standard deviation over splits" if comparison.judged is None else comparison.judged
+    console.print(f"↑ higher is better, ↓ lower; {note}", style="dim", highlight=False)
     if comparison.deaugmenting:
         show_deaugmenting(comparison)
 
@@ -256,8 +256,8 @@ def show_part(part: Description) -> None:
     for name, setting in part.settings.items():
         default = setting["default"]
         shown = default.get("name", "") if isinstance(default, dict) else json.dumps(default, ensure_ascii=False)
-        told = "" if default is None else f"  (default: {shown})"
-        console.print(f"\n--set {part.kind}.{name}=…  {setting['type']}{told}", style="bold")
+        usual = "" if default is None else f"  (default: {shown})"
+        console.print(f"\n--set {part.kind}.{name}=…  {setting['type']}{usual}", style="bold")
         console.print(Padding(setting["about"], (0, 0, 0, 2)))
     for kind, why in (part.admits or {}).items():
         console.print(f"\nadmits collapse of the {kind}: {why}", style="dim")
@@ -311,8 +311,8 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     if diagnosis.healthy or not diagnosis.findings:
         console.print(escape(diagnosis.summary.removeprefix("healthy: ")), soft_wrap=True)
     for finding in diagnosis.findings:
-        told = finding.message.removeprefix(f"{finding.kind}: ")
-        console.print(f"[bold]{escape(finding.kind)}[/]  {escape(told)}", soft_wrap=True)
+        message = finding.message.removeprefix(f"{finding.kind}: ")
+        console.print(f"[bold]{escape(finding.kind)}[/]  {escape(message)}", soft_wrap=True)
         for remedy in finding.remedies:
             console.print(f"  try: {escape(remedy)}", soft_wrap=True)
     for note in diagnosis.notes:
@@ -363,12 +363,12 @@ def show_studies(catalogue: list[dict[str, Any]]) -> None:
         for text, style in ((study["claim"], ""), (study["paper"], "dim")):
             console.print(Padding(escape(text), (0, 0, 0, 2)), style=style)
     if any(study["trials"]["older"] for study in catalogue):
-        told = "\nolder: made by an earlier version of the code; they stay in the store and are not used"
-        console.print(told, style="dim")
+        note = "\nolder: made by an earlier version of the code; they stay in the store and are not used"
+        console.print(note, style="dim")
     for study in catalogue:
         if study["trials"]["problem"]:
-            told = f"[bold yellow]warning:[/] {escape(study['trials']['problem'])}"
-            terminal(stderr=True).print(told, highlight=False, soft_wrap=True)
+            warning = f"[bold yellow]warning:[/] {escape(study['trials']['problem'])}"
+            terminal(stderr=True).print(warning, highlight=False, soft_wrap=True)
 
 
 def _standing(trials: dict[str, Any]) -> str:

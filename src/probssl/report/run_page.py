@@ -63,8 +63,8 @@ def render(run: Run) -> str:
     sections += _pictures(run)
     if len(rows) > 1:
         curves = figures.loss_curves(rows, term_names(rows[-1]), _minima(rows[-1]))
-        told = "Dotted: the least that a term can be." if _minima(rows[-1]) else ""
-        sections.append(html.section("Loss and its terms", figures.svg(curves), told))
+        note = "Dotted: the least that a term can be." if _minima(rows[-1]) else ""
+        sections.append(html.section("Loss and its terms", figures.svg(curves), note))
         ranks = html.section(
             "Rank while training",
             figures.svg(figures.rank_curve(rows, run.dim)),
@@ -157,8 +157,8 @@ def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: 
     points, names = flatten(z)
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
     coloured = "coloured by label" if classes else "no labels given"
-    told = f"{len(points):,} rows, {how}, {coloured}. Drag to move, double-click or Ctrl and wheel to zoom."
-    return html.section("The representation", scatter(points, labels, classes, numbers, names), told)
+    note = f"{len(points):,} rows, {how}, {coloured}. Drag to move, double-click or Ctrl and wheel to zoom."
+    return html.section("The representation", scatter(points, labels, classes, numbers, names), note)
 
 
 def _plane(run: Run) -> list[str]:
@@ -172,11 +172,11 @@ def _plane(run: Run) -> list[str]:
         return []
     if found is None:
         return []
-    told = "Points are rows in the colours of their clusters."
+    note = "Points are rows in the colours of their clusters."
     if found.samples is not None:
-        told += f" Beside it the density of the model, and {len(found.samples):,} samples of it."
+        note += f" Beside it the density of the model, and {len(found.samples):,} samples of it."
     title = "Clusters" if found.log_density is None else "Clusters and density"
-    return [html.section(title, figures.png(found.figure(features)), told)]
+    return [html.section(title, figures.png(found.figure(features)), note)]
 
 
 def _minima(row: dict[str, Any]) -> dict[str, float]:
@@ -245,14 +245,14 @@ def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
 def _configuration(run: Run) -> str:
     settings = flat(run.recipe.as_dict()).items()
     source = ((name, value) for name, value in run.source.as_dict().items() if name not in ("facts", "fingerprint"))
-    body = html.table(["setting", "value"], [[name, _told(value)] for name, value in (*source, *settings)], text=True)
+    body = html.table(["setting", "value"], [[name, _shown(value)] for name, value in (*source, *settings)], text=True)
     return html.section("Configuration", body, f"probssl {probssl.__version__}; also in recipe.toml beside this page.")
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     """A setting as it is written on the command line."""
     if isinstance(value, list):
-        return ",".join(map(_told, value)) or "none"
+        return ",".join(map(_shown, value)) or "none"
     if isinstance(value, dict):
-        return " ".join(_told(entry) if name == "name" else f"{name}={_told(entry)}" for name, entry in value.items())
+        return " ".join(_shown(entry) if name == "name" else f"{name}={_shown(entry)}" for name, entry in value.items())
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -74,9 +74,9 @@ def scatter(
     for code, name in enumerate(names):
         mine = np.flatnonzero(codes == code)
         colour = PALETTE[code % len(PALETTE)]
-        told = f" · {name}" if len(classes) else ""
+        of_class = f" · {name}" if len(classes) else ""
         circles = "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}"><title>{called}{row}{told}</title></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}"><title>{called}{row}{of_class}</title></circle>'
             for (x, y), row in zip(places[mine], map(escape, rows[mine]), strict=True)
         )
         groups.append(f'<g fill="{colour}">{circles}</g>')

@@ -45,7 +45,7 @@ class Remedy:
     """A value, or "higher" or "lower"."""
     applies: Callable[[Resolved], bool] = lambda resolved: True
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """What to do, with how it is said on the command line."""
         if self.setting is None:
             return self.text
@@ -394,4 +394,4 @@ def _evidence(kind: str, facts: dict[str, float], resolved: Resolved) -> str:
 
 def _remedies(kind: str, resolved: Resolved) -> tuple[str, ...]:
     """What to try, without what the run does already or cannot do."""
-    return tuple(remedy.told() for remedy in REMEDIES[kind] if remedy.helps(resolved))
+    return tuple(remedy.sentence() for remedy in REMEDIES[kind] if remedy.helps(resolved))

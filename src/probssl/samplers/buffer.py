@@ -91,7 +91,7 @@ class ReplayBuffer(nn.Module):
         if capacity < 1:
             raise InputError(f"a replay buffer holds at least one chain, not {capacity}")
         if not 0 <= reinitialise <= 1:
-            raise InputError(f"the chance to begin a chain anew lies between 0 and 1, not {reinitialise:g}")
+            raise InputError(f"the chance to restart a chain lies between 0 and 1, not {reinitialise:g}")
         self.start, self.capacity, self.reinitialise = start, int(capacity), float(reinitialise)
         self.register_buffer("chains", start.draw(capacity, generator))
         self.register_buffer("ages", torch.zeros(capacity, dtype=torch.long))
@@ -114,7 +114,7 @@ class ReplayBuffer(nn.Module):
         return ended
 
     def take(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers of `count` chains [count], which of them begin anew [count], and where they are [count, ...]."""
+        """Numbers of `count` chains [count], which of them restart [count], and where they are [count, ...]."""
         if count > self.capacity:
             raise InputError(f"a replay buffer of {self.capacity} chains cannot give {count} at a time")
         device = self.chains.device

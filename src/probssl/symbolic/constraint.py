@@ -189,8 +189,8 @@ class Constraint(nn.Module):
 
 def _check_few(number: int, sentence: str) -> None:
     if number > LIMIT:
-        told = f"{number:,}" if number < 10**12 else f"{float(number):.0e}" if number < 10**300 else "too many"
-        raise InputError(f"{sentence.format(told)}, and the limit is {LIMIT:,}: write a formula, and use from_formula")
+        shown = f"{number:,}" if number < 10**12 else f"{float(number):.0e}" if number < 10**300 else "too many"
+        raise InputError(f"{sentence.format(shown)}, and the limit is {LIMIT:,}: write a formula, and use from_formula")
 
 
 def _sizes(sizes: Sequence[int]) -> tuple[int, ...]:

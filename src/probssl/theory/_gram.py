@@ -40,7 +40,7 @@ def minimise_on_cone(second: Array, pull: Array) -> Array:
     ahead, momentum = g, 1.0
     for _ in range(200_000):
         new = nearest_gram(ahead - step * (sums * ahead - pull))
-        if np.sum((ahead - new) * (new - g)) > 0:  # going uphill: begin the momentum anew
+        if np.sum((ahead - new) * (new - g)) > 0:  # going uphill: restart the momentum
             ahead, momentum = g, 1.0
             continue
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2

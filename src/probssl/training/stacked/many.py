@@ -169,7 +169,7 @@ def cache_share() -> int:
 
 
 class _Progress:
-    """Steps of all trials together, told to one reporter."""
+    """Steps of all trials together, reported to one reporter."""
 
     def __init__(self, reporter: Reporter, total: int) -> None:
         self.reporter, self.total, self.steps = reporter, total, 0
