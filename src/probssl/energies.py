@@ -115,7 +115,7 @@ class Energy(Part, nn.Module, abc.ABC):
         return dim
 
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float] | None:
-        """left [n, p], right [m, p] and c with logits = left · rightᵀ + c; None where logits are no such product.
+        """left [n, p], right [m, p] and c with logits = left · rightᵀ + c; None where they are not such a product.
 
         With factors, losses over all pairs need no n × m memory (`objectives.pairwise`).
         """

@@ -61,7 +61,7 @@ def test_json_and_quiet_leave_standard_error_empty(table):
 
 def test_devices(table, scratch):
     assert "torch finds no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
-    assert "'gpu' is no device that torch knows" in refusal("fit", table, "--device", "gpu")
+    assert "'gpu' is not a device that torch knows" in refusal("fit", table, "--device", "gpu")
     assert not (scratch / "runs").exists()
 
 
@@ -153,7 +153,7 @@ def test_bad_tables_leave_nothing_behind(text, flags, scratch):
         (["--weights", "nope.safetensors"], ["nope.safetensors"]),
         (["--encoder", "conv"], ["ConvEncoder takes images"]),
         (["--encoder", "nopackage:Net"], ["nopackage:Net cannot be imported"]),
-        (["--encoder", "os:path"], ["os:path is no class"]),
+        (["--encoder", "os:path"], ["os:path is not a class"]),
         (["--encoder", "os:PathLike"], ["os:PathLike"]),
         (["--steps", "0"], ["steps"]),
         (["--dim", "0"], ["dim"]),

@@ -257,7 +257,7 @@ def test_what_tables_have_no_use_for_is_refused(scratch):
 
 def test_tables_and_images_are_not_mixed_up(room, scratch):
     succeed("fit", "sklearn:iris", "--steps", 2, "--evaluate", "none", "--out", "iris", "-q")
-    assert "is no set, folder or archive of images" in refusal("embed", room / "run", "sklearn:iris", "--out", "z.npy")
+    assert "not a set, folder or archive of images" in refusal("embed", room / "run", "sklearn:iris", "--out", "z.npy")
     assert refusal("embed", "iris", room / "bars", "--out", "z.npy")
     assert "30 rows" in succeed("embed", "iris", "sklearn:iris", "--half", "test", "--out", "z.npy").stdout
     np.save("other.npy", np.ones((5, 4)))

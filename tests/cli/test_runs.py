@@ -42,11 +42,11 @@ def test_listing_and_pruning(run, collapsed, copy, table, scratch):
 
 
 def test_what_is_no_folder_of_runs(table, scratch):
-    assert "runs is no folder" in refusal("runs")
+    assert "runs is not a folder" in refusal("runs")
     (scratch / "empty").mkdir()
     assert succeed("runs", "empty").stdout == "no runs here\n"
     assert document("runs", "empty") == {"runs": []}
-    assert "is no folder" in refusal("runs", table)
+    assert "is not a folder" in refusal("runs", table)
 
 
 def test_onnx_gives_the_same_representations(run, table, scratch):

@@ -323,7 +323,7 @@ def test_cifar_in_binary(folder: Path, name: str, place: str) -> None:
     [
         (
             {"test_batch.bin": b"x" * 3072},
-            "test_batch.bin has 3,072 bytes, which is no whole number of images of 3,073",
+            "test_batch.bin has 3,072 bytes, which is not a whole number of images of 3,073",
         ),
         ({"data_batch_2.bin": b""}, "data_batch_2.bin has 0 bytes"),
         ({"data_batch_1.bin": b"\x0a" + bytes(3072)}, "has a label 10, where labels run from 0 to 9"),
@@ -487,7 +487,7 @@ def test_svhn(folder: Path) -> None:
         ({"X": np.zeros((28, 28, 3, 2), np.uint8), "y": np.ones((2, 1))}, "and holds X [28, 28, 3, 2] of uint8"),
         ({"y": np.ones((2, 1))}, "and holds y [2, 1] of double"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((3, 1))}, "should hold 2 labels y"),
-        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.full((2, 1), 11)}, "labels that are no digits"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.full((2, 1), 11)}, "labels that are not digits"),
     ],
 )
 def test_other_matlab_files(folder: Path, content: dict[str, np.ndarray], part: str) -> None:

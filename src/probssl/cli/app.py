@@ -81,7 +81,7 @@ def command(function: Command) -> Command:
 
 
 def _flowing(text: str) -> str:
-    """A docstring as help shows it: paragraphs that the terminal breaks, and brackets that are no markup."""
+    """A docstring as help shows it: paragraphs that the terminal breaks, and brackets that are not markup."""
     paragraphs = inspect.cleandoc(text).replace("[", "\\[").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

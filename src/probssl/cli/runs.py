@@ -28,7 +28,7 @@ def runs(
     from probssl.runs.listing import lines
 
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder: give the one that holds runs")
+        raise InputError(f"{folder} is not a folder: give the one that holds runs")
     found = lines(folder)
     freed = sum(line.prune() for line in found) if prune else 0
     if as_json:

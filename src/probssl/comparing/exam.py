@@ -32,7 +32,7 @@ class Exam:
     """Augmentations of known rows, the same for every model, of every strength that is compared.
 
     A model says q_j ∝ exp(−β δ(x_j, x̃)) over n candidate rows. The temperature 1/β is fitted to one half of the
-    questions and marked on the other, and the other way round: energies that are no log-density (spectral, triplet,
+    questions and marked on the other, and the other way round: energies that are not log-densities (spectral, triplet,
     SimSiam) and energies trained on another strength can then be asked too. The mark is the share of the
     information that an augmentation holds about its source that the model recovers,
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A bar on standard error, or nothing: where that is no terminal, there is nobody to watch a clock."""
+    """A bar on standard error, or nothing: where that is not a terminal, there is nobody to watch a clock."""
 
     def __init__(self, clock: Clock, *, shown: bool) -> None:
         self.clock = clock

@@ -86,7 +86,7 @@ def _images(files: dict[str, bytes], half: tuple[str, ...], layout: Files, path:
         count, rest = divmod(len(files[file]), length)
         if rest or not count:
             raise InputError(
-                f"{path}: {file} has {len(files[file]):,} bytes, which is no whole number of images of {length:,}: "
+                f"{path}: {file} has {len(files[file]):,} bytes, which is not a whole number of images of {length:,}: "
                 "download it again"
             )
         pieces.append(np.frombuffer(files[file], np.uint8).reshape(count, length))

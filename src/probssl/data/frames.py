@@ -61,7 +61,7 @@ def open_frame(
 
 
 def _numbers(series: Any, name: str, faults: Faults) -> np.ndarray:
-    """A column as float64; what is no finite number is noted."""
+    """A column as float64; what is not a finite number is noted."""
     import narwhals as nw
 
     from probssl.data.files import note_not_finite

@@ -31,11 +31,11 @@ HALVES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("test", "testing", "val", "valid", "validation"), "test"),
 }
-"""Folders that are no classes, in small letters, and the half they hold. Nothing is chosen on images for validation, so
+"""Folders that are not classes, in lower case, and the half they hold. Nothing is chosen on images for validation, so
 they are for testing: ImageNet has no others."""
 
 LARGEST_FILE = 2**26
-"""Bytes of one file in an archive: more is no image that anyone trains on, but may well be a bomb."""
+"""Bytes of one file in an archive: more is not an image that anyone trains on, but may well be a bomb."""
 LARGEST_ARCHIVE = 2**34
 """Bytes of all files in an archive."""
 LARGEST_IMAGE = 2**24
@@ -140,7 +140,7 @@ def _contents(path: Path, names: list[str], progress: Progress | None) -> Iterat
     total, done = sum(sizes), 0
     for name, file, size in zip(names, files, sizes, strict=True):
         if size > LARGEST_FILE:
-            raise InputError(f"{file} is no image that can be read: it has {size:,} bytes")
+            raise InputError(f"{file} is not an image that can be read: it has {size:,} bytes")
         try:
             content = file.read_bytes()
         except OSError as error:

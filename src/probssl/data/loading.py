@@ -103,7 +103,7 @@ def load_table(
 
 
 def _held(source: object, label: str | None, seed: int, progress: Progress | None) -> Held:
-    """What is no set of images by its name: columns of a table, or an array of images."""
+    """What is not a set of images by its name: columns of a table, or an array of images."""
     if not isinstance(source, (str, os.PathLike)):
         held = hold(source, progress)
         if isinstance(held.values, np.ndarray):

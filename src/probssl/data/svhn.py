@@ -39,5 +39,5 @@ def read_mat(path: Path) -> tuple[Bytes, Labels]:
         raise InputError(f"{path} is not a whole MATLAB file ({type(error).__name__}): download it again") from error
     labels = content["y"].reshape(-1)
     if labels.dtype.kind not in "uif" or not np.isin(labels, np.arange(CLASSES + 1)).all():
-        raise InputError(f"{path} has labels that are no digits: download it again")
+        raise InputError(f"{path} has labels that are not digits: download it again")
     return np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1)), labels.astype(np.int64) % CLASSES

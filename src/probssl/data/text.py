@@ -61,7 +61,7 @@ def open_text(path: Path) -> Columns:
 
 
 def parse_numbers(cells: Sequence[str], places: Sequence[int], name: str, faults: Faults) -> np.ndarray:
-    """The cells of one column as float64; cells that are no finite number are noted in `faults`."""
+    """The cells of one column as float64; cells that are not finite numbers are noted in `faults`."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:

@@ -199,7 +199,7 @@ class Model:
             return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
         found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
-            raise InputError(f"the model is of images, and {found.source} is no set, folder or archive of images")
+            raise InputError(f"the model is of images, and {found.source} is not a set, folder or archive of images")
         return found
 
     def observe(self, data: Data, part: Part = "all") -> Observations:
@@ -345,7 +345,7 @@ def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:
 
 
 def _alike(z: np.ndarray, data: Any) -> Any:
-    """Representations as a frame of the kind of `data`; what is no frame gets the array."""
+    """Representations as a frame of the kind of `data`; what is not a frame gets the array."""
     import narwhals as nw
 
     try:

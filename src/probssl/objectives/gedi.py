@@ -61,7 +61,7 @@ class GEDI(ClusteringObjective):
     The terms, each a mean over the batch (the paper sums over n and prints both signs):
 
     - `generative`: E(x) = −log Σ_y e^{U_yᵀψ(x)/τ} of data less that of samples x̂ ~ p(x). Its gradient is that of the
-      negative log-likelihood −E log p(x) (Eq. 7); its value is no likelihood, near 0 once samples look like data.
+      negative log-likelihood −E log p(x) (Eq. 7); its value is not a likelihood, near 0 once samples look like data.
     - `invariance`: at least 0, which confident predictions reach that an augmentation does not change.
     - `prior`: at least the entropy of the prior, ln c where it is uniform; reached if the mean prediction is the prior.
     - `magnitude`, where asked for: mean E(x)² + E(x̂)², which keeps energies from drifting off (Du & Mordatch, 2019).

@@ -48,7 +48,7 @@ class RowPairs(Source):
                 "that needs no more"
             )
         total, wanted, device = len(self.pairs), OVERDRAW * count, self.pairs.device
-        if total > 8 * wanted:  # then few come twice, and those are no loss
+        if total > 8 * wanted:  # then few come twice, and those do no harm
             chosen = torch.randint(total, (wanted,), generator=generator, device=device)
         else:
             chosen = torch.randperm(total, generator=generator, device=device)[:wanted]

@@ -42,7 +42,7 @@ class Entry:
             where = "" if self.name == self.target else f", which {self.name!r} stands for,"
             raise InputError(f"{self.target}{where} cannot be imported ({error})") from error
         if not isinstance(found, type):
-            raise InputError(f"{self.target} is no class")
+            raise InputError(f"{self.target} is not a class")
         return found
 
 

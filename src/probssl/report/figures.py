@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -86,6 +86,13 @@ def name_axes(axis: Any, x: str, y: str) -> None:
     """What is shown along an axis and up."""
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
+
+
+def log_ticks(axis: Any, along: Literal["x", "y"], ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
+    """A logarithmic axis with these ticks alone, by their numbers unless labels are given."""
+    axis.set(**{f"{along}scale": "log"})
+    getattr(axis, f"{along}axis").set_ticks(ticks, labels or [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
 
 
 Line = Sequence[tuple[float, float]]

@@ -81,7 +81,7 @@ def donsker_varadhan_bound(positives: ArrayLike, negatives: ArrayLike) -> float:
     """E_joint[f] − log E_product[e^f] ≤ I; tight iff f = log w + constant.
 
     The best TUBA over constant baselines: NWJ ≤ DV ≤ UBA ≤ I for the same critic and exact expectations. From samples
-    it is no bound: the log of a mean is too low on average, so the value is too high.
+    it is not a bound: the log of a mean is too low on average, so the value is too high.
     """
     positives, negatives = critic_values(positives, negatives)
     return float(positives.mean()) - _log_mean_exp(negatives)
@@ -140,7 +140,7 @@ def jensen_shannon_bound(positives: ArrayLike, negatives: ArrayLike) -> float:
     """log 2 + ½ E_joint log σ(f) + ½ E_product log σ(−f) ≤ JS(joint ‖ product) ≤ log 2.
 
     That is, min_f −E_joint log σ(f) − E_product log σ(−f) = 2 log 2 − 2 JS, reached at f = log w. Low variance, but JS
-    is no mutual information: it saturates at log 2.
+    is not mutual information: it saturates at log 2.
     """
     positives, negatives = critic_values(positives, negatives)
     loss = np.logaddexp(0.0, -positives).mean() + np.logaddexp(0.0, negatives).mean()
@@ -161,7 +161,7 @@ def renyi_bound(positives: ArrayLike, negatives: ArrayLike, order: float) -> flo
     """log E_joint[e^{(α−1)f}] / (α − 1) − log E_product[e^{αf}] / α ≤ R_α(joint ‖ product), any α but 0 and 1.
 
     Birrell et al. 2021, in their scaling R_α(p ‖ q) = log ∫ p^α q^{1−α} / (α(α − 1)); the usual Rényi
-    divergence is α R_α. Tight iff f = log w + constant. α → 1 is Donsker–Varadhan. From samples it is no bound.
+    divergence is α R_α. Tight iff f = log w + constant. α → 1 is Donsker–Varadhan. From samples it is not a bound.
     """
     alpha = number(order, "order")
     if alpha in (0.0, 1.0):

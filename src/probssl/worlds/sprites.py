@@ -70,7 +70,7 @@ class Sprites:
     Factors [n, 5] are either *indices* into the grids (integers) or *values* (floating). The grids are those of
     dSprites: shape 1, 2, 3 (square, ellipse, heart), scale linspace(0.5, 1, 6), orientation linspace(0, 2π, 40),
     x and y linspace(0, 1, 32): 737,280 combinations. The first and the last orientation are the same angle, a published
-    fact that is kept. Squares repeat every π/2 and ellipses every π, so orientation is no function of the image.
+    fact that is kept. Squares repeat every π/2 and ellipses every π, so orientation is not a function of the image.
 
     A pixel (column c, row r) has its centre at ((c + ½)/size, (r + ½)/size); the sprite's centre of mass is at
     (¼ + x/2, ¼ + y/2), y downwards; orientation turns it anticlockwise. At scale s every shape covers 0.0718 s² of the
@@ -120,7 +120,7 @@ class Sprites:
             return low + (high - low) * factors / steps
         values = factors.double()
         low, high = _bounds(values)
-        # Single precision rounds 2π up; the comparison is negated because nothing holds for a value that is no number.
+        # Single precision rounds 2π up; the comparison is negated because none holds for NaN.
         self._refuse(~((values >= low - 1e-6) & (values <= high + 1e-6)), values, "value", self.ranges)
         if bool((values[:, 0] != values[:, 0].round()).any()):
             raise InputError("the values of shape are 1, 2 and 3: square, ellipse and heart")

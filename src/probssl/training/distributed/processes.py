@@ -71,7 +71,7 @@ def _check_device(name: str | torch.device) -> None:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"{name!r} is no device that torch knows: cpu, cuda, cuda:1 or mps") from None
+        raise InputError(f"{name!r} is not a device that torch knows: cpu, cuda, cuda:1 or mps") from None
     here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if (device.index or 0) >= here.get(device.type, 0):
         able = ", ".join(kind for kind, found in here.items() if found)
