@@ -16,7 +16,7 @@ from probssl.studies import tabular_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
 from probssl.studies.page import Page
-from probssl.studies.tabular_claims import Finding, claims, findings
+from probssl.studies.tabular_claims import claims
 from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, Setup, configs, positions, units
 from probssl.studies.tabular_page import page
 from probssl.studies.tabular_scores import Scores
@@ -56,26 +56,15 @@ class Tabular(Study):
         """The numbers of the finished trials as arrays."""
         return Scores(results, self.setup, positions(self.setup, SCALE[budget]))
 
-    def findings(self, results: Results, budget: Budget) -> list[Finding]:
-        """What came of the paper's claims."""
-        return findings(claims(self.setup), self.scores(results, budget))
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         """A row a claim: where it stands, and the share of its parts that hold."""
+        found = claims(self.scores(results, budget))
         return [
-            Row(
-                finding.claim.name,
-                finding.claim.place,
-                finding.share,
-                None,
-                None if finding.share is None else 1.0,
-                ROW_VERDICT[finding.verdict],
-            )
-            for finding in self.findings(results, budget)
+            Row(c.name, c.place, c.share, None, None if c.share is None else 1.0, ROW_VERDICT[c.verdict]) for c in found
         ]
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
-        return page(self.name, self.scores(results, budget), self.findings(results, budget), SCALE[budget])
+        return page(self.name, self.scores(results, budget), SCALE[budget])
 
 
 class TabularDimension(Tabular):

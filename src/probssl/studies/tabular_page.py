@@ -11,7 +11,7 @@ import numpy as np
 
 from probssl.report import figures
 from probssl.studies.page import Page, Picture, Section, Table, csv_text
-from probssl.studies.tabular_claims import Finding
+from probssl.studies.tabular_claims import Claim, claims
 from probssl.studies.tabular_grid import ENERGIES, LEARNING_RATES, LOSSES, MODELS, PMLB, PUBLISHED_STEPS, Model, Scale
 from probssl.studies.tabular_scores import METRICS, Array, Scores, mean, standard_error
 
@@ -39,13 +39,14 @@ RULE = (
 )
 
 
-def page(name: str, scores: Scores, found: Sequence[Finding], scale: Scale) -> Page:
+def page(name: str, scores: Scores, scale: Scale) -> Page:
     """The page of a run."""
-    claims = [[f"{f.claim.text} ({f.claim.rule})", f.claim.place, f.verdict, f.evidence()] for f in found]
+    found = claims(scores)
+    body = [[f"{c.text} ({c.rule})", c.place, c.verdict, c.evidence()] for c in found]
     sections = [
         Section(
             "What the paper says, and what came out",
-            Table(["claim and rule", "place", "verdict", "numbers"], claims, text=True, strong=2),
+            Table(["claim and rule", "place", "verdict", "numbers"], body, text=True, strong=2),
             note=RULE,
         )
     ]
@@ -63,9 +64,9 @@ def page(name: str, scores: Scores, found: Sequence[Finding], scale: Scale) -> P
     )
 
 
-def tally(found: Sequence[Finding]) -> str:
+def tally(found: Sequence[Claim]) -> str:
     """How many claims came to which verdict, in a sentence."""
-    count: Counter[str] = Counter(finding.verdict for finding in found)
+    count: Counter[str] = Counter(claim.verdict for claim in found)
     return f"Of {len(found)} claims: " + ", ".join(f"{count[v]} {v}" for v in VERDICTS if count[v]) + "."
 
 
@@ -111,13 +112,11 @@ def _lost(scores: Scores, model: Model, rate: float) -> str:
     return f"{count['failed']}, {count['collapsed']} of {sum(count.values())}"
 
 
-def markdown(scores: Scores, found: Sequence[Finding], scale: Scale) -> str:
+def markdown(scores: Scores, found: Sequence[Claim], scale: Scale) -> str:
     """The section of the docs that a run fills: what was run, claim by claim, and the table of scores."""
     lines = [f"{protocol(scores, scale)} {tally(found)}", "", "| place | claim and rule | verdict | numbers |"]
     lines.append("| --- | --- | --- | --- |")
-    lines += [
-        f"| {f.claim.place} | {f.claim.text} (*{f.claim.rule}*) | **{f.verdict}** | {f.evidence()} |" for f in found
-    ]
+    lines += [f"| {c.place} | {c.text} (*{c.rule}*) | **{c.verdict}** | {c.evidence()} |" for c in found]
     for rate in LEARNING_RATES:
         table = _summary(scores, rate)
         title = f"Relative scores in % at learning rate {rate:g}, mean over the sweep and tables ± standard error:"
