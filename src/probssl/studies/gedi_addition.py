@@ -77,7 +77,7 @@ class Addition(RecoveryStudy):
     paper = "GEDI, Table 6"
     claim = "a constraint on unlabelled digits teaches to read them, if GEDI keeps it from calling everything a 0"
     laptop = "25 to 30 min"
-    code = ("probssl.studies.fitting", "probssl.studies.gedi_addition_trials")
+    code = ("probssl.studies.fitting", "probssl.studies.image_sets", "probssl.studies.gedi_addition_trials")
 
     def prepare(self, budget: Budget) -> None:
         mnist()
@@ -134,8 +134,7 @@ class Addition(RecoveryStudy):
         scores = Picture("scores", figure_scores(rows, sizes))
         terms = Picture("terms", figure_terms(best, middle))
         digits = Picture("digits", figure_digits(best, middle))
-        settings = {row.setting: row.setting for row in rows}
-        table = pivot(rows, settings, METRICS, cell=lambda row: judged(row, form=".3f"))
+        table = pivot(rows, cell=lambda row: judged(row, form=".3f"))
         claims = claims_of(sizes)
         sections = [
             Section("Over the number of examples", scores, note="Bars: standard deviation over seeds."),

@@ -21,7 +21,7 @@ from probssl.runs.pictures import as_bytes
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
 from probssl.studies.gedi_models import TrainedModel, floats
-from probssl.studies.image_sets import images_of
+from probssl.studies.image_sets import halves, images_of
 from probssl.studies.pictures import as_text
 
 CLASSIFIER = "classifier"
@@ -58,8 +58,8 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
     Adam with a half cosine, seed 0; once a process.
     """
     found = images_of(data)
-    assert found.train_labels is not None
-    x, labels = floats(found.train_images[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
+    train, test = halves(found)
+    x, labels = floats(train.images[:rows]), torch.from_numpy(np.array(train.labels[:rows]))
     channels, size, _ = found.shape
     network = seeded(0, lambda: Classifier(size, channels, len(found.classes)))
     optimiser = torch.optim.Adam(network.parameters(), lr=CLASSIFIER_RATE)
@@ -70,9 +70,8 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
         optimiser.zero_grad(set_to_none=True)
         F.cross_entropy(network(x[chosen]), labels[chosen]).backward()
         optimiser.step()
-    with torch.no_grad():
-        predicted = torch.cat([network(part).argmax(1) for part in floats(found.test_images).split(models.AT_ONCE)])
-    return network, float(np.mean(predicted.numpy() == found.test_labels))
+    predicted = encode(network, floats(test.images), batch_size=models.AT_ONCE).argmax(1)
+    return network, float(np.mean(predicted.numpy() == test.labels))
 
 
 @functools.cache
@@ -130,13 +129,12 @@ def agreement(model: TrainedModel, chosen: Config, count: int) -> float:
     from sklearn.metrics import normalized_mutual_info_score
 
     found = images_of(chosen["data"])
-    logits = model.all_logits(floats(found.test_images[:count]))
+    test = halves(found)[1].first(count)
+    logits = model.all_logits(floats(test.images))
+    clusters = logits.argmax(1)
     if chosen["method"] == "BarlowTwins":
         clusters = KMeans(len(found.classes), n_init=4, random_state=chosen["seed"]).fit_predict(logits)
-    else:
-        clusters = logits.argmax(1)
-    assert found.test_labels is not None
-    return float(normalized_mutual_info_score(found.test_labels[:count], clusters))
+    return float(normalized_mutual_info_score(test.labels, clusters))
 
 
 def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
@@ -145,16 +143,12 @@ def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    found, rows = images_of(chosen["data"]), chosen["rows"]
-    train, test = (
-        encode(encoder, floats(part), batch_size=models.AT_ONCE).numpy()
-        for part in (found.train_images[:rows], found.test_images[:count])
-    )
-    assert found.train_labels is not None
-    assert found.test_labels is not None
+    train, test = halves(images_of(chosen["data"]))
+    sides = train.first(chosen["rows"]), test.first(count)
+    z, judged = (encode(encoder, floats(side.images), batch_size=models.AT_ONCE).numpy() for side in sides)
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=PROBE_ITERATIONS))
-    linear.fit(train, found.train_labels[:rows])
-    return float(linear.score(test, found.test_labels[:count]))
+    linear.fit(z, sides[0].labels)
+    return float(linear.score(judged, sides[1].labels))
 
 
 def sampled(model: TrainedModel, count: int, steps: int, chosen: Config) -> tuple[Tensor, list[float]]:

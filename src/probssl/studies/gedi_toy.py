@@ -116,12 +116,8 @@ class Toy(OnToys):
         return sorted(groups.values(), key=lambda group: -_cost(group[0]))
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        groups = grouped([*best(results), *first_alone(results)])
-        rows = []
-        for metric in (NMI, LIKELIHOOD):
-            for setting, group in groups.items():
-                values = [result[metric] for _, result in group if metric in result]
-                rows += [toy_row(setting, metric, values)] if values else []
+        several = [*best(results), *first_alone(results)]
+        rows = [row for metric in (NMI, LIKELIHOOD) for row in toy_rows(several, metric)]
         for data in DATA:
             seeds = sorted({one["seed"] for one, _ in results if one["data"] == data})
             for name, values in likelihoods_without_training(data, seeds).items():
@@ -130,8 +126,8 @@ class Toy(OnToys):
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         results = best(results)
-        settings = {row.setting: row.setting for row in rows}
-        scores = pivot(rows, settings, {NMI: NMI, LIKELIHOOD: "nats a point"}, cell=lambda row: judged(row, form=".2f"))
+        titles = {NMI: NMI, LIKELIHOOD: "nats a point"}
+        scores = pivot(rows, metrics=titles, cell=lambda row: judged(row, form=".2f"))
         about = (
             "NMI: means over seeds. Log-likelihoods of test points: medians; densities of two features are normalised "
             "over a square, so they are exact, and the paper has none."
@@ -189,8 +185,7 @@ class Sensitivity(OnToys):
         return even_parts(configs, 12)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        groups = grouped(results).items()
-        return [toy_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in groups]
+        return toy_rows(results, NMI)
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         weights = [str(weight) for weight in self.weights(budget)]
@@ -217,6 +212,15 @@ def toy_row(setting: str, metric: str, values: Sequence[float]) -> Row:
     return replace(row, spread=row.spread or 0.0)
 
 
+def toy_rows(results: Results, metric: str) -> list[Row]:
+    """A row for each setting that has the metric, in the order of the grid."""
+    found: dict[str, list[float]] = {}
+    for one, result in results:
+        if metric in result:
+            found.setdefault(one["setting"], []).append(result[metric])
+    return [toy_row(setting, metric, values) for setting, values in found.items()]
+
+
 def likelihoods_without_training(data: str, seeds: Sequence[int]) -> dict[str, list[float]]:
     """Mean log-likelihoods of test points under the law they come from, the most there can be, and a fitted normal."""
     found: dict[str, list[float]] = {"the law itself": [], "a normal distribution": []}
@@ -232,14 +236,6 @@ def _cost(one: Config) -> float:
     settings = one["settings"]
     generates = one["method"] not in ("GEDI no gen", *BASELINES)
     return float(settings["steps"] * settings["batch_size"] * (1 + generates * settings["sgld_steps"]))
-
-
-def grouped(results: Results) -> dict[str, Results]:
-    """The trials of each setting, in the order of the grid."""
-    found: dict[str, Results] = {}
-    for one, result in results:
-        found.setdefault(one["setting"], []).append((one, result))
-    return found
 
 
 def best(results: Results) -> Results:
@@ -262,15 +258,14 @@ def predicted(method: str) -> str:
 def diagnoses(results: Results) -> list[list[str]]:
     """What theory leaves open and what was seen, a line a setting."""
     lines = []
-    for setting, group in grouped(results).items():
-        seen = [result for _, result in group if "failures" in result]
-        if not seen:
-            continue
+    diagnosed = [(one, result) for one, result in results if "failures" in result]
+    for setting, method in {one["setting"]: one["method"] for one, _ in diagnosed}.items():
+        seen = where(diagnosed, setting=setting)
         counts = {mode: sum(mode in result["failures"] for result in seen) for mode in FAILURE_MODES}
         happened = ", ".join(f"{mode} {count}/{len(seen)}" for mode, count in counts.items() if count) or "none"
         measured = ("invariance", "prior_gap", "largest_share", "agreement")
         medians = [f"{np.median([result[key] for result in seen]):.3f}" for key in measured]
-        lines.append([setting, predicted(group[0][0]["method"]), happened, *medians])
+        lines.append([setting, predicted(method), happened, *medians])
     return lines
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from probssl.data import load_images
 from probssl.data.image_set import ImageSet
 from probssl.metrics.retention import Factor
+from probssl.studies.image_sets import halves
 from probssl.worlds.sprites import Sprites
 
 SIZE = 32
@@ -72,13 +73,9 @@ def restyled(digits: Tensor, angle: Tensor, hue: Tensor, right: Tensor, down: Te
 
 
 def _digits(generator: torch.Generator) -> Styled:
-    found = load_images("mnist")
-    sides = []
-    for images, labels, count in (
-        (found.train_images, found.train_labels, TRAIN),
-        (found.test_images, found.test_labels, TEST),
-    ):
-        grey = torch.from_numpy(np.array(images[:count])).float() / 255
+    found, sides = load_images("mnist"), []
+    for half, count in zip(halves(found), (TRAIN, TEST), strict=True):
+        grey = torch.from_numpy(np.array(half.images[:count])).float() / 255
         uniform = torch.rand(4, len(grey), generator=generator)
         angle, right, down = (2 * uniform[0] - 1) * TURN, (2 * uniform[2] - 1) * MOVE, (2 * uniform[3] - 1) * MOVE
         drawn = restyled(grey, angle, uniform[1], right, down)
@@ -88,8 +85,7 @@ def _digits(generator: torch.Generator) -> Styled:
             "position, across": Factor(right.double().numpy(), "continuous"),
             "position, along": Factor(down.double().numpy(), "continuous"),
         }
-        assert labels is not None
-        sides.append((drawn.mul(255).round().byte().numpy(), labels[:count], factors))
+        sides.append((drawn.mul(255).round().byte().numpy(), half.labels[:count], factors))
     return _together("styled-mnist", found.classes, sides)
 
 
