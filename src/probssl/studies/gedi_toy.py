@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,12 +137,10 @@ class Toy(OnToys):
         clusters = Picture("clusters", figure_planes(results, METHODS, "prediction"))
         densities = Picture("densities", figure_planes(results, METHODS[: -len(BASELINES)], "density"))
         terms = Picture("terms", figure_terms(results, ("GEDI", "GEDI no gen", *AS_PRINTED)))
-        lead = (
-            "One network that clusters and is a density, trained without labels by three terms; each of its ablations "
-        )
         return Page(
             "GEDI on moons and circles",
-            lead + "lacks one. The claim holds if GEDI has an NMI of at least 0.94 on both.",
+            "One network that clusters and is a density, trained without labels by three terms; each of its ablations "
+            "lacks one. The claim holds if GEDI has an NMI of at least 0.94 on both.",
             [
                 Section("Figure 3 and 5: clusters", clusters, note="Seed 0, test points; shades are p(y | x)."),
                 Section("Figure 5: densities", densities, note="Seed 0; log p(x) up to a constant, dots are samples."),
@@ -167,19 +166,13 @@ class Sensitivity(OnToys):
 
     def configs(self, budget: Budget) -> list[Config]:
         changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
-        return [
-            config(
-                f"invariance {invariance}, prior {prior}",
-                data,
-                "GEDI",
-                Settings(invariance=float(invariance), prior=float(prior), **changed),
-                seed,
-            )
-            for invariance in self.weights(budget)
-            for prior in self.weights(budget)
-            for data in DATA
-            for seed in range({"smoke": 1, "laptop": 2, "full": 5}[budget])
-        ]
+        seeds = range({"smoke": 1, "laptop": 2, "full": 5}[budget])
+        found = []
+        for invariance, prior in product(self.weights(budget), repeat=2):
+            name = f"invariance {invariance}, prior {prior}"
+            own = Settings(invariance=float(invariance), prior=float(prior), **changed)
+            found += [config(name, data, "GEDI", own, seed) for data in DATA for seed in seeds]
+        return found
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         return even_parts(configs, 12)
@@ -191,15 +184,11 @@ class Sensitivity(OnToys):
         weights = [str(weight) for weight in self.weights(budget)]
         parted = [(row, *row.setting.rpartition(", ")[::2]) for row in rows]
         by_weights = [replace(row, setting=setting, metric=prior) for row, setting, prior in parted]
-        settings = {
-            f"{data}, invariance {weight}": f"{data}, invariance {weight}" for data in DATA for weight in weights
-        }
-        priors = [f"prior {weight}" for weight in weights]
-        table = pivot(by_weights, settings, priors, NMI, lambda row: numbers(row, form=".2f"))
+        table = pivot(by_weights, corner=NMI, cell=lambda row: numbers(row, form=".2f"))
         known = {(row.setting, row.metric): row.value for row in by_weights}
         drawn, axes = figures.panels(DATA, 4.2, 3.6, x="weight of the invariance term", y="weight of the prior term")
         for axis, data in zip(axes, DATA, strict=True):
-            cells = [[known.get((f"{data}, invariance {weight}", prior)) for weight in weights] for prior in priors]
+            cells = [[known.get((f"{data}, invariance {i}", f"prior {p}")) for i in weights] for p in weights]
             figures.heatmap(axis, np.array(cells, dtype=float), weights, weights)
         picture = Picture("sensitivity", drawn)
         over = Section("Figure 8: NMI over the weights", picture, note="Means over seeds.")
