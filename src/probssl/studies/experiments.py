@@ -26,7 +26,7 @@ CATALOGUE = {
     "siamese/images": "probssl.studies.siamese_images:SiameseImages",
     "identify/table1": "probssl.studies.identify:Table1",
     "anisotropic/lambda": "probssl.studies.anisotropic:AnisotropicLambda",
-    "anisotropic/hard-negatives": "probssl.studies.hard_negatives:HardNegatives",
+    "anisotropic/hard-negatives": "probssl.studies.anisotropic_twenty:HardNegatives",
     "anisotropic/ensemble": "probssl.studies.anisotropic_twenty:EnsembleStudy",
     "anisotropic/tricl": "probssl.studies.anisotropic_twenty:TriCLStudy",
     "anisotropic/scaling": "probssl.studies.scaling:Scaling",
