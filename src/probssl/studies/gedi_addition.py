@@ -8,7 +8,6 @@ paper's three columns stands a fourth, the constraint with the prior alone, whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from probssl.data.mnist import mnist
@@ -114,7 +113,9 @@ class Addition(RecoveryStudy):
                     found = where(trained, examples=examples, method=method)
                     if found or not kind:
                         name = setting(examples, method) + kind
-                        rows += [addition_row(name, metric, [result[metric] for result in found]) for metric in METRICS]
+                        for metric in METRICS:  # medians, as published
+                            values = [result[metric] for result in found]
+                            rows.append(row_of(self.name, name, metric, values, median=True, of_one=0.0))
         return rows
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
@@ -160,12 +161,6 @@ def setting(examples: int, method: str) -> str:
     return f"{examples} examples, {method}"
 
 
-def addition_row(name: str, metric: str, values: Sequence[float]) -> Row:
-    """The median over seeds, as published, and the standard deviation."""
-    row = row_of(Addition.name, name, metric, values, median=True)
-    return replace(row, spread=row.spread or 0.0)
-
-
 def claims_of(sizes: Sequence[int]) -> list[Claim]:
     """From 1,000 examples on, both together read 0.9 or more of the digits, and each alone 0.2 or less."""
     large = [size for size in sizes if size >= 1_000]
@@ -199,9 +194,7 @@ def figure_scores(rows: list[Row], sizes: Sequence[int]) -> Figure:
     for axis, metric in zip(axes, METRICS, strict=True):
         found = {method: [known[setting(size, method), metric] for size in sizes] for method in METHODS}
         figures.measured(axis, sizes, found, COLOURS)
-        axis.set_xscale("log")
-        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axis.minorticks_off()
+        figures.log_ticks(axis, "x", sizes, [f"{size:,}" for size in sizes])
         axis.set_ylim(-0.03, 1.03)
     figures.legend(drawn, {**COLOURS, "published": figures.HOLLOW})
     return drawn

@@ -197,8 +197,7 @@ class Sensitivity(OnToys):
 
 def toy_row(setting: str, metric: str, values: Sequence[float]) -> Row:
     """The mean over seeds, of log-likelihoods, which a density of spikes sends to −∞, the median; and the deviation."""
-    row = row_of(Toy.name, setting, metric, values, median=metric == LIKELIHOOD)
-    return replace(row, spread=row.spread or 0.0)
+    return row_of(Toy.name, setting, metric, values, median=metric == LIKELIHOOD, of_one=0.0)
 
 
 def toy_rows(results: Results, metric: str) -> list[Row]:

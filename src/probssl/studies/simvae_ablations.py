@@ -144,7 +144,7 @@ def figure(rows: list[Row], data: str, setting: str, values: list[float]) -> Fig
     for axis, metric in zip(axes, SHOWN, strict=True):
         figures.measured(axis, values, rows_along(rows, data, setting, values, metric), colours)
         if setting == "likelihood_variance":
-            axis.set_xscale("log")
+            figures.log_ticks(axis, "x", values)
     if len(colours) > 1:
         figures.legend(drawn, colours)
     return drawn
