@@ -124,7 +124,8 @@ def agreement(model: TrainedModel, chosen: Config, count: int) -> float:
 
     found = images_of(chosen["data"])
     test = halves(found)[1].first(count)
-    logits = model.all_logits(floats(test.images))
+    network = nn.Sequential(model.encoder, model.head)
+    logits = encode(network, floats(test.images), batch_size=models.AT_ONCE).numpy()
     clusters = logits.argmax(1)
     if chosen["method"] == "BarlowTwins":
         clusters = KMeans(len(found.classes), n_init=4, random_state=chosen["seed"]).fit_predict(logits)
