@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from probssl.data import unit_floats
 from probssl.data.images import find_images
-from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, encode, seeded
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
@@ -118,11 +118,6 @@ class TrainedModel:
         """log p(y | x): [n, c]."""
         return self.logits(x).log_softmax(-1)
 
-    @torch.no_grad()
-    def all_logits(self, x: Tensor) -> np.ndarray:
-        """Logits of many images, a few at a time: [n, c]."""
-        return torch.cat([self.logits(part) for part in x.split(AT_ONCE)]).numpy()
-
 
 def model_config(data: str, method: str, seed: int, scale: dict[str, Any]) -> Config:
     """All that a training depends on. `scale` is a budget's; a dict in it has a value for sets and one else."""
@@ -215,8 +210,6 @@ def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Mod
     pairing = NoisyImages(PRESETS[config["data"]], **changes)
     loss = last_loss(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
     if isinstance(head, Standardised):
-        encoder.eval()
-        with torch.no_grad():
-            z = torch.cat([encoder(part) for part in x.split(AT_ONCE)])
+        z = encode(nn.Sequential(encoder), x, batch_size=AT_ONCE)  # with its projection
         head.mean, head.deviation = z.mean(0), z.std(0).clamp_min(1e-6)
     return loss

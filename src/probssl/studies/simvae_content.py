@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CODE = (
     "probssl.studies.fitting",
+    "probssl.studies.image_sets",
     "probssl.studies.styles",
     "probssl.studies.simvae_models",
     "probssl.studies.simvae_trials",
