@@ -141,12 +141,11 @@ def figure(results: Results, rows: list[Row]) -> Figure:
         figures.lines(axes[1], learning(first, part), COLOURS, legend=False, linestyle=style)
     figures.log_ticks(axes[0], "x", PAPERS)
     truth = {"color": figures.INK, "linewidth": 0.9, "linestyle": "--"}
-    ours = {loss: first[loss] for loss in LOSSES[:1]}
-    figures.lines(axes[2], learning(ours, "loss"), COLOURS, legend=False)
-    for loss, found in ours.items():
-        for result in found:
-            axes[2].axhline(result["least loss"], **truth)
-            figures.lines(axes[3], {loss: concentrations(result, range(DIM))}, COLOURS, legend=False, linewidth=0.9)
+    for result in first["AnInfoNCE"]:
+        figures.lines(axes[2], {"AnInfoNCE": [figures.logged(result["curve"], "loss")]}, COLOURS, legend=False)
+        axes[2].axhline(result["least loss"], **truth)
+        learnt = {"AnInfoNCE": concentrations(result, range(DIM))}
+        figures.lines(axes[3], learnt, COLOURS, legend=False, linewidth=0.9)
     for concentration in (STYLE, SHOWN):
         axes[3].axhline(concentration, **truth)
     for axis, x, y in zip(axes, ("Λ₂", "step", "step", "step"), ("R²", "R²", "loss", "Λ̂"), strict=True):
