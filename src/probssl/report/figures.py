@@ -117,7 +117,7 @@ def lines(
             axis.plot(
                 *np.array(line, dtype=float).T, **{"color": known[name], "linewidth": 1.3, "label": label, **style}
             )
-    if legend and any(several for several in named.values()):
+    if legend and axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=7.5, frameon=False)
 
 
