@@ -30,7 +30,7 @@ class RecoveryStudy(Study):
     """A study whose trials each train for a while on a world: one trial a unit of work, the longest first."""
 
     measures: ClassVar[Mapping[str, str]] = {}
-    """Name in a result -> metric."""
+    """Name in a result -> metric; a row has every measure that the trials of its setting have."""
 
     def cost(self, config: Config) -> float:
         """About how long a trial takes, in any unit."""
@@ -40,18 +40,13 @@ class RecoveryStudy(Study):
         return [[config] for config in sorted(configs, key=self.cost, reverse=True)]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summary(self.name, results, self.measures)
-
-
-def summary(study: str, results: Results, measures: Mapping[str, str]) -> list[Row]:
-    """Mean and standard deviation over seeds of every measure that a setting has."""
-    rows = []
-    for setting in dict.fromkeys(config["setting"] for config, _ in results):
-        for name, metric in measures.items():
-            values = [found[name] for found in where(results, setting=setting) if found.get(name) is not None]
-            if values:
-                rows.append(row_of(study, setting, metric, values, of_one=0.0))
-    return rows
+        rows = []
+        for setting in dict.fromkeys(config["setting"] for config, _ in results):
+            for name, metric in self.measures.items():
+                values = [found[name] for found in where(results, setting=setting) if found.get(name) is not None]
+                if values:
+                    rows.append(row_of(self.name, setting, metric, values, of_one=0.0))
+        return rows
 
 
 class Watch(Reporter):
