@@ -1,7 +1,7 @@
 """AnInfoNCE §4.1, Figure 2: positives that keep some latents better than others, and what two losses make of them.
 
 Ten latents uniform on the sphere; a positive follows exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) with Λ = 5 for five of them (style)
-and Λ₂ for the others (content), sampled exactly. InfoNCE with its temperature of 1 and with one that suits the
+and Λ₂ for the others (content), sampled exactly. InfoNCE with its temperature of 1 and with one chosen for the
 world, against AnInfoNCE, which learns a concentration for every dimension. Beyond the figure: what the samplers that
 stand in for the exact one, and candidates that do not follow the marginal, do to the learnt concentrations.
 """
@@ -38,7 +38,7 @@ VARIANTS = {
     "projected sampler": {"sampler": "projected"},
     "augmented negatives": {"candidates": "batch"},
 }
-"""AnInfoNCE at Λ₂ = 25 with something else than the theory asks for."""
+"""AnInfoNCE at Λ₂ = 25 with something other than the theory asks for."""
 
 
 class AnisotropicStudy(RecoveryStudy):

@@ -50,7 +50,12 @@ COLOURS = dict(zip(LOSSES, figures.PALETTE, strict=False))
 class _OnDigits(RecoveryStudy):
     """Every loss in several worlds, in which latents have other concentrations or another mixing."""
 
-    code = ("probssl.studies.mnist_vae_trials", "probssl.studies.mnist_decoder", "probssl.studies.recovery")
+    code = (
+        "probssl.studies.fitting",
+        "probssl.studies.mnist_decoder",
+        "probssl.studies.mnist_vae_trials",
+        "probssl.studies.recovery",
+    )
     measures: ClassVar[dict[str, str]]
     """Name in the result of a training -> metric."""
 

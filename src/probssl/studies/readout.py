@@ -92,7 +92,12 @@ class Readout(Study):
     paper = "AnInfoNCE, Table 1 and appendices G, H.1"
     claim = "AnInfoNCE keeps more of the augmentations than InfoNCE, more yet off the sphere, and less of the classes"
     laptop = "about 25 min"
-    code = ("probssl.studies.fitting", "probssl.studies.mnist_decoder", "probssl.studies.readout_trials")
+    code = (
+        "probssl.studies.fitting",
+        "probssl.studies.image_sets",
+        "probssl.studies.mnist_decoder",
+        "probssl.studies.readout_trials",
+    )
 
     def configs(self, budget: Budget) -> list[Config]:
         found = []

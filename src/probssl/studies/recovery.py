@@ -73,10 +73,10 @@ class Watch(Reporter):
         return time.process_time() - self.started - self.measuring
 
     def row(self, numbers: dict[str, float]) -> None:
-        seconds, begun = self.seconds(), time.process_time()
+        seconds, started = self.seconds(), time.process_time()
         point = {"step": numbers["step"], "seconds": round(seconds, 3), "loss": numbers.get("loss"), **self.scores()}
         self.curve.append(point)
-        self.measuring += time.process_time() - begun
+        self.measuring += time.process_time() - started
 
     def scores(self) -> dict[str, Any]:
         """R², of all latents and of each group, and the concentrations where they are learnt."""
