@@ -38,7 +38,7 @@ CATALOGUE = {
     "gedi/sensitivity": "probssl.studies.gedi_toy:Sensitivity",
     "identify/sprites": "probssl.studies.sprites:Sprites",
     "identify/natural-sprites": "probssl.studies.sprites:NaturalSprites",
-    "identify/kitti": "probssl.studies.sprites_kitti:Kitti",
+    "identify/kitti": "probssl.studies.sprites:Kitti",
     "gedi/addition": "probssl.studies.gedi_addition:Addition",
     "gedi/images": "probssl.studies.gedi_images:GediImages",
     "gedi/ood": "probssl.studies.gedi_ood:GediOOD",
