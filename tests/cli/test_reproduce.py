@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from probssl.studies import Store, circles, engine, experiments
+from probssl.grids import engine
+from probssl.studies import Store, circles, experiments
 from tests.cli.shell import document, probssl, refusal, start, succeed
-from tests.studies.cheap import COUNT, Cheap
+from tests.grids.cheap import COUNT, Cheap
 
 SMOKE = ["reproduce", "siamese/circles", "--budget", "smoke", "--jobs", "1"]
 
@@ -18,7 +19,7 @@ SMOKE = ["reproduce", "siamese/circles", "--budget", "smoke", "--jobs", "1"]
 @pytest.fixture
 def cheap(monkeypatch):
     """A study of milliseconds among the others."""
-    monkeypatch.setitem(experiments.CATALOGUE, Cheap.name, "tests.studies.cheap:Cheap")
+    monkeypatch.setitem(experiments.CATALOGUE, Cheap.name, "tests.grids.cheap:Cheap")
     for text in ("paper", "laptop"):
         monkeypatch.setattr(Cheap, text, "none")
     return ["reproduce", Cheap.name, "--budget", "smoke", "--jobs", "1"]

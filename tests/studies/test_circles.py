@@ -11,7 +11,8 @@ import torch
 
 from probssl import studies
 from probssl.data import load
-from probssl.studies import circles, circles_trials, engine
+from probssl.grids import engine
+from probssl.studies import circles, circles_trials
 
 SETTINGS = ["KL", "SNL", "NCE", "Fisher", "raw features", "untrained encoder"]
 

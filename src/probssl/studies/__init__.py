@@ -3,7 +3,7 @@
 from probssl.studies.base import Row, Study, StudyResult
 from probssl.studies.comparison import published, verdict
 from probssl.studies.experiments import catalogue, export, find, run, standing
-from probssl.studies.store import Store
+from probssl.grids.store import Store
 
 __all__ = [
     "Row",

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from probssl.errors import InputError
-from probssl.studies import engine
+from probssl.grids import engine
 from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
-from probssl.studies.export import check_export
-from probssl.studies.store import DamagedStore, Store
-from probssl.studies.versions import code_version
+from probssl.grids.export import check_export
+from probssl.grids.store import DamagedStore, Store
+from probssl.grids.versions import code_version
 
 CATALOGUE = {
     "siamese/circles": "probssl.studies.circles:Circles",

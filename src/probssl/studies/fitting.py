@@ -12,7 +12,7 @@ from probssl.data.directory import cache_directory
 from probssl.errors import CheckpointError, NonFiniteLoss
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
-from probssl.studies import keys
+from probssl.grids import keys
 from probssl.studies.base import Config
 from probssl.training import Fitted, TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore

@@ -13,7 +13,7 @@ from probssl.studies import gedi_images_page, gedi_images_trials, gedi_models
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
 from probssl.studies.gedi_images_page import of_model, references_of
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
-from probssl.studies.versions import code_version
+from probssl.grids.versions import code_version
 
 CODE = ("probssl.studies.gedi_models", "probssl.studies.gedi_images_trials", "probssl.studies.gedi_ood_trials")
 """Of both studies, so that they know models by one name."""

@@ -26,7 +26,7 @@ from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
 from probssl.pairings.views import standard_normal
 from probssl.samplers import SGLD, Box, UniformStart
-from probssl.studies import keys
+from probssl.grids import keys
 from probssl.studies.base import Config
 from probssl.training import TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore

@@ -16,7 +16,7 @@ from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, trai
 from probssl.studies.gedi_images_page import COLOURS, left_out, of_model, scale_notes
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood_trials import MADE
-from probssl.studies.versions import code_version
+from probssl.grids.versions import code_version
 from probssl.training.files import write_text
 
 ALL = (*METHODS, UNTRAINED)

@@ -34,11 +34,11 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import ImageAugmentation
-from probssl.studies import keys
+from probssl.grids import keys
 from probssl.studies.base import Config
 from probssl.studies.fitting import last_loss
 from probssl.studies.styles import CONTENT, styled
-from probssl.studies.versions import version_of
+from probssl.grids.versions import version_of
 from probssl.training import TrainingPlan
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors

@@ -7,9 +7,9 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.studies import engine
-from probssl.studies.store import Store
-from tests.studies.cheap import COUNT, Cheap
+from probssl.grids import engine
+from probssl.grids.store import Store
+from tests.grids.cheap import COUNT, Cheap
 
 TRIALS = [
     ({"data": "a", "seed": 0, "size": 1}, {"score": 1, "parts": {"x": 0.5, "deep": {"y": True}}, "z": [1, math.nan]}),

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from probssl.errors import InputError
-from probssl.studies.keys import key_of, plain
-from probssl.studies.store import DamagedStore, Store
+from probssl.grids.keys import key_of, plain
+from probssl.grids.store import DamagedStore, Store
 
 
 def put(store, number, result=None, code="c1", study="s"):

@@ -6,9 +6,9 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.studies import versions
-from probssl.studies.versions import code_version, fingerprint
-from tests.studies.cheap import Cheap
+from probssl.grids import versions
+from probssl.grids.versions import code_version, fingerprint
+from tests.grids.cheap import Cheap
 
 CODE = '''
 """A module."""
@@ -100,13 +100,13 @@ def test_maths_counts_and_reports_do_not(house):
 
 def test_a_study_counts_for_itself(monkeypatch):
     class Elsewhere(Cheap):
-        code = ("tests.studies.test_versions",)
+        code = ("tests.grids.test_versions",)
 
     class Both(Cheap):
-        code = ("tests.studies.cheap", "tests.studies.test_versions")
+        code = ("tests.grids.cheap", "tests.grids.test_versions")
 
     class Named(Cheap):
-        code = ("tests.studies.cheap",)
+        code = ("tests.grids.cheap",)
 
     assert code_version(Named()) == code_version(Cheap())
     assert len({code_version(study) for study in (Cheap(), Elsewhere(), Both())}) == 3

@@ -10,16 +10,16 @@ from collections import Counter
 
 import pytest
 
-from probssl.studies import engine
-from probssl.studies.store import Store
-from tests.studies.cheap import COUNT, Cheap
+from probssl.grids import engine
+from probssl.grids.store import Store
+from tests.grids.cheap import COUNT, Cheap
 
 TOTAL = COUNT["laptop"]
 
 
 def start(path, jobs, log):
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.studies.cheap", str(path), str(jobs)],
+        [sys.executable, "-m", "tests.grids.cheap", str(path), str(jobs)],
         env={**os.environ, "CHEAP_LOG": str(log), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,10 +10,11 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError, ProbsslError
-from probssl.studies import Row, Study, engine
+from probssl.grids import engine
+from probssl.studies import Row, Study
 from probssl.studies.base import even_parts
-from probssl.studies.store import Store
-from tests.studies.cheap import COUNT, Cheap
+from probssl.grids.store import Store
+from tests.grids.cheap import COUNT, Cheap
 
 
 class Small(Study):

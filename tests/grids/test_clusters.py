@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from probssl.errors import InputError, MissingExtra
-from probssl.studies import backends, engine
-from probssl.studies.store import Store
-from tests.studies.cheap import Cheap
+from probssl.grids import backends, engine
+from probssl.grids.store import Store
+from tests.grids.cheap import Cheap
 
 
 @pytest.fixture(scope="module")
