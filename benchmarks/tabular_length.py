@@ -26,9 +26,7 @@ METRICS = ("linear_probe", "rankme", "rankme_centred")
 
 def measure(table: str, lengths: Sequence[int]) -> list[dict[str, Any]]:
     """Relative scores of every model and length on one table."""
-    features = SHAPES[table][1]
-    assert features is not None
-    where = {"table": table, "dim": max(2, features // 2), "preservation": 0.8, "noise": 0.1, "seed": 0}
+    where = {"table": table, "dim": max(2, SHAPES[table][1] // 2), "preservation": 0.8, "noise": 0.1, "seed": 0}
     configs: list[dict[str, Any]] = [{**where, "objective": UNTRAINED, "energy": energy} for energy in ENERGIES]
     for steps in lengths:
         configs += [{**where, "objective": m.loss, "energy": m.energy, "lr": 0.01, "steps": steps} for m in MODELS]

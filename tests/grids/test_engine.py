@@ -11,9 +11,9 @@ import pytest
 from probssl import studies
 from probssl.errors import InputError, ProbsslError
 from probssl.grids import engine
+from probssl.grids.store import Store
 from probssl.studies import Row, Study
 from probssl.studies.base import even_parts
-from probssl.grids.store import Store
 from tests.grids.cheap import COUNT, Cheap
 
 

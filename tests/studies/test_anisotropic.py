@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probssl.studies import anisotropic, anisotropic_trials, experiments, hard_negatives_trials, scaling_trials
+from probssl.studies import anisotropic, anisotropic_trials, experiments, scaling_trials
 from probssl.studies.comparison import references
 
 FIGURES = {
@@ -54,7 +54,7 @@ def test_anisotropic_positives_are_recovered_and_the_gap_closes() -> None:
 
 def test_the_loss_with_hard_negatives_is_least_at_the_difference() -> None:
     config = {"setting": "Λ⁺ 60, Λ⁻ 20", "dim": 6, "positive": 60.0, "negative": 20.0, "negatives": 8}
-    found = hard_negatives_trials.loss_curve({**config, "anchors": 30_000, "seed": 0})
+    found = anisotropic_trials.loss_curve({**config, "anchors": 30_000, "seed": 0})
     assert found["least"] == pytest.approx(40.0, rel=0.05)
     assert min(found["losses"]) < min(found["losses"][0], found["losses"][-1])
 

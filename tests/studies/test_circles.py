@@ -56,7 +56,6 @@ def test_files(smoke):
         "figure1.png",
         "figure2.png",
         "figure3.png",
-        "all-seeds.png",
     }
     for path in folder.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")

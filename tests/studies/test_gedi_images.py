@@ -12,15 +12,12 @@ import torch
 
 from probssl.model.density import SCORES
 from probssl.objectives.clustering import invariance, prior_cross_entropy
-from probssl.studies import experiments, gedi_images_trials, gedi_models, gedi_ood_trials
+from probssl.studies import experiments, gedi_images_trials, gedi_models, image_sets
 from probssl.studies.comparison import references
-from probssl.studies.gedi_images import SCALES, GediImages
-from probssl.studies.gedi_images_page import left_out
+from probssl.studies.gedi_images import SCALES, GediImages, left_out
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.gedi_ood import GediOOD, effect
 from tests.files import write_bars
-
-CODE = "a version"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +27,7 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         write_bars(tmp_path / "data" / name, 400, 120, standing=name == "fashion-mnist")
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    caches = (gedi_models.images_of, gedi_images_trials.classifier, gedi_images_trials.extractors)
+    caches = (image_sets.images_of, gedi_images_trials.classifier, gedi_images_trials.extractors)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -44,9 +41,9 @@ def smoke(method: str, **changes: object) -> dict:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> None:
-    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:5])
-    trained = gedi_models.trained(smoke(method), CODE)
-    found = gedi_models.trained(smoke(method), CODE)
+    x = gedi_models.floats(image_sets.images_of("mnist").test_images[:5])
+    trained = gedi_models.trained(smoke(method))
+    found = gedi_models.trained(smoke(method))
     assert trained.loss == found.loss is not None
     torch.testing.assert_close(trained.logits(x), found.logits(x), rtol=0, atol=0)
     untrained, _, _ = gedi_models.build(smoke(method))
@@ -54,8 +51,8 @@ def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> Non
 
 
 def test_what_a_model_says_of_images_is_one_joint_density() -> None:
-    model = gedi_models.trained(smoke("GEDI"), CODE)
-    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:7])
+    model = gedi_models.trained(smoke("GEDI"))
+    x = gedi_models.floats(image_sets.images_of("mnist").test_images[:7])
     joint = model.log_density(x).unsqueeze(1) + model.log_probabilities(x)
     torch.testing.assert_close(joint, model.logits(x))
 
@@ -81,16 +78,16 @@ def test_two_views_close_the_trap_that_an_image_and_its_noisy_copy_leave_open() 
 
 
 def test_the_projection_of_barlow_twins_is_standardised_over_training_images() -> None:
-    model = gedi_models.trained(smoke("BarlowTwins"), CODE)
-    z = model.all_logits(gedi_models.floats(gedi_models.images_of("mnist").train_images[:200]))
+    model = gedi_models.trained(smoke("BarlowTwins"))
+    z = model.all_logits(gedi_models.floats(image_sets.images_of("mnist").train_images[:200]))
     np.testing.assert_allclose(z.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(z.std(0, ddof=1), 1, atol=1e-3)
 
 
 def test_scores_are_those_of_autograd_image_by_image() -> None:
-    model = gedi_models.trained(smoke("JEM"), CODE)
-    x = gedi_models.floats(gedi_models.images_of("mnist").test_images[:3])
-    found = gedi_ood_trials.scores(model, x)
+    model = gedi_models.trained(smoke("JEM"))
+    x = gedi_models.floats(image_sets.images_of("mnist").test_images[:3])
+    found = gedi_images_trials.scores(model, x)
     assert set(found) == set(SCORES)
     for row, image in enumerate(x):
         image = image.unsqueeze(0).requires_grad_()
@@ -101,21 +98,21 @@ def test_scores_are_those_of_autograd_image_by_image() -> None:
 
 
 def test_images_outside_take_the_shape_of_those_trained_on() -> None:
-    grey = gedi_models.floats(gedi_models.images_of("mnist").test_images[:4])
-    padded = gedi_ood_trials.outside_of("mnist", (3, 32, 32), 4)
+    grey = gedi_models.floats(image_sets.images_of("mnist").test_images[:4])
+    padded = gedi_images_trials.outside_of("mnist", (3, 32, 32), 4)
     assert padded.shape == (4, 3, 32, 32)
     torch.testing.assert_close(padded[:, :, 2:-2, 2:-2], grey.expand(-1, 3, -1, -1))
     assert padded[:, :, :2].abs().sum() == 0
     back = torch.nn.functional.pad(padded, (-2, -2, -2, -2)).mean(1, keepdim=True)
     torch.testing.assert_close(back, grey)
-    colours = gedi_ood_trials.outside_of(gedi_ood_trials.CONSTANT, (3, 8, 8), 6)
+    colours = gedi_images_trials.outside_of(gedi_images_trials.CONSTANT, (3, 8, 8), 6)
     assert colours.flatten(2).std(2).max() < 1e-6
     assert colours[:, :, 0, 0].std() > 0.1
 
 
 def test_the_classifiers_features_tell_bars_from_noise() -> None:
     chosen, measuring = smoke("GEDI", rows=400), {"test": 120, "classifier": 60}
-    data = gedi_models.floats(gedi_models.images_of("mnist").train_images[:100]).numpy()
+    data = gedi_models.floats(image_sets.images_of("mnist").train_images[:100]).numpy()
     noise = np.random.default_rng(0).uniform(size=data.shape).astype(np.float32)
     near, far = (gedi_images_trials.distances(images, chosen, measuring) for images in (data, noise))
     assert set(near) == {"FD(classifier)", "FD(pixel PCA 32)"}
@@ -167,6 +164,6 @@ def test_tiny_runs_of_both_studies(tmp_path: Path) -> None:
     assert len(cached) == len(METHODS)
     other = experiments.run("gedi/ood", "smoke", tmp_path / "ood", quiet=True, jobs=1, backend="threading")
     assert not other.failures
-    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == len(METHODS) + 1  # the untrained one is new
+    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == len(METHODS)  # the same, and none untrained
     assert all(0 <= (row.value if row.value is not None else -1) <= 1 for row in other.rows)
     assert len(other.rows) == 3 * len(SCORES) * (len(METHODS) + 1)

@@ -5,7 +5,6 @@ import json
 
 from probssl import studies
 from probssl.studies import linear_cases, linear_theory, linear_trials
-from probssl.studies.linear_theory import Outcome, summarise
 
 
 def test_smoke(tmp_path, monkeypatch):
@@ -27,12 +26,18 @@ def test_smoke(tmp_path, monkeypatch):
 
 def test_verdicts_follow_the_tolerance():
     case = next(c for c in linear_cases.cases(128) if c.value is not None)
+    config = {"case": case.name, "seed": 0}
+    predicted = case.value(case.gram)
+
+    def rows(error, value):
+        results = [(config, {"gram": case.gram, "error": error, "value": value})]
+        return linear_theory.LinearTheory().summarise(results, "smoke")
+
     for error, verdict in ((0.0, "matched"), (0.029, "matched"), (0.031, "missed")):
-        rows = summarise([case], [Outcome(case.name, 0, case.gram, error, case.value(case.gram))])
-        assert [(row.metric, row.published) for row in rows] == [("loss", case.value(case.gram)), ("error of WᵀW", 0.0)]
-        assert rows[1].verdict == verdict
-    off = Outcome(case.name, 0, case.gram, 0.0, case.value(case.gram) + 0.04 * case.constant)
-    assert summarise([case], [off])[0].verdict == "missed"
+        found = rows(error, predicted)
+        assert [(row.metric, row.published) for row in found] == [("loss", predicted), ("error of WᵀW", 0.0)]
+        assert found[1].verdict == verdict
+    assert rows(0.0, predicted + 0.04 * case.constant)[0].verdict == "missed"
 
 
 def test_the_von_mises_fisher_pairing_has_the_right_mean():

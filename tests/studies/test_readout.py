@@ -14,7 +14,7 @@ from probssl.data import ImageSet, load_images
 from probssl.encoders import encode
 from probssl.objectives import InfoNCE
 from probssl.pairings.views import Views
-from probssl.studies import experiments, mnist_decoder, readout_trials
+from probssl.studies import experiments, image_sets, mnist_decoder, readout_trials
 from probssl.studies.base import Row
 from probssl.studies.comparison import references
 from probssl.studies.readout import MEASURING, SCALES, Readout, trade_off
@@ -28,12 +28,12 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bars in place of digits and of CIFAR-10."""
     write_bars(tmp_path / "data" / "mnist", 400, 120)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
-    caches = (readout_trials.images_of, mnist_decoder.pixels, mnist_decoder.trained)
+    caches = (image_sets.images_of, mnist_decoder.pixels, mnist_decoder.trained)
 
     def load(name: str) -> ImageSet:
         return colours() if name == "cifar10" else load_images(name)
 
-    monkeypatch.setattr(readout_trials, "load_images", load)
+    monkeypatch.setattr(image_sets, "load_images", load)
     for cache in caches:
         cache.cache_clear()
     yield

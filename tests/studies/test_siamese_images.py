@@ -12,7 +12,7 @@ import torch
 
 from probssl.encoders import WithHead, encode, rows_meet
 from probssl.energies import Cosine, Euclidean
-from probssl.studies import experiments, siamese_images, siamese_images_trials
+from probssl.studies import experiments, image_sets, siamese_images, siamese_images_trials
 from probssl.studies.base import Row
 from probssl.studies.comparison import references
 from probssl.studies.siamese_images import EVERYONE, MEASURING, SCALES, SiameseImages, order
@@ -23,10 +23,10 @@ from tests.studies.fake_images import colours
 @pytest.fixture(autouse=True)
 def bars(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bars in place of both sets."""
-    monkeypatch.setattr(siamese_images_trials, "load_images", colours)
-    siamese_images_trials.images_of.cache_clear()
+    monkeypatch.setattr(image_sets, "load_images", colours)
+    image_sets.images_of.cache_clear()
     yield
-    siamese_images_trials.images_of.cache_clear()
+    image_sets.images_of.cache_clear()
 
 
 def smoke(method: str, **changes: Any) -> dict[str, Any]:

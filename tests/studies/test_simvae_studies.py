@@ -13,7 +13,9 @@ import torch
 from probssl.encoders import MLP, MirrorDecoder, WithHead
 from probssl.objectives import VAE
 from probssl.studies import (
+    base,
     experiments,
+    image_sets,
     simvae_ablations,
     simvae_content,
     simvae_models,
@@ -34,7 +36,7 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     write_bars(tmp_path / "data" / "mnist", 400, 120)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    caches = (simvae_models.images_of, simvae_trials.extractors, styles.styled)
+    caches = (image_sets.images_of, simvae_trials.extractors, styles.styled)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -107,9 +109,7 @@ def test_every_published_number_has_a_row() -> None:
 def test_order_is_of_the_least_and_the_best() -> None:
     def rows(generative: float, discriminative: float) -> list[experiments.StudyResult]:
         values = {**dict.fromkeys(GENERATIVE, generative), **dict.fromkeys(DISCRIMINATIVE, discriminative)}
-        return [
-            simvae_content.row_of("simvae/content", f"MNIST, {m}", "k-NN", [v], "laptop") for m, v in values.items()
-        ]
+        return [base.row_of("simvae/content", f"MNIST, {m}", "k-NN", [v], "laptop") for m, v in values.items()]
 
     assert order(rows(0.9, 0.8), "mnist").startswith("yes")
     assert order(rows(0.8, 0.9), "mnist").startswith("no")
@@ -168,9 +168,8 @@ def test_tiny_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(styles, "TRAIN", 200)
     monkeypatch.setattr(styles, "TEST", 80)
     few = ("VAE", "SimVAE", "SimCLR")
-    for module in (simvae_content, simvae_style):
-        monkeypatch.setattr(module, "METHODS", few)
-    monkeypatch.setattr(simvae_style, "EVERYONE", (*few, UNTRAINED))
+    for study in (simvae_content.Content, simvae_style.Style):
+        monkeypatch.setattr(study, "methods", (*few, UNTRAINED))
     found = experiments.run(name, "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert not found.failures
     assert all(row.value is not None and math.isfinite(row.value) for row in found.rows)

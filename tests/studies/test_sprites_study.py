@@ -14,7 +14,7 @@ from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.errors import InputError
 from probssl.pairings.views import Needs
 from probssl.studies import sprites, sprites_page, sprites_trials
-from probssl.studies.comparison import references
+from probssl.studies.comparison import published, references
 from probssl.studies.sprites_trials import BASELINES, UNTRAINED, SpritePairs
 from probssl.worlds.sprites import Sprites
 
@@ -190,8 +190,7 @@ def test_principal_components_keep_the_most_variance():
 
 def test_rising_reads_the_published_table():
     """The paper says that scores increase consistently with the weight of uniformity; of its own table this is left."""
-    known = references("identify/sprites")
-    found = sprites_page.rising(sprites.Sprites(), lambda s, m: known[s, m].value if (s, m) in known else None)
+    found = sprites_page.rising(sprites.Sprites(), published("identify/sprites"))
     assert found == {
         "UNI": ["BetaVAE score", "FactorVAE score"],
         "LAP": ["BetaVAE score", "FactorVAE score", "SAP"],

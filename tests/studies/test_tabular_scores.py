@@ -7,18 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from probssl.studies.tabular_claims import (
-    Claim,
-    Finding,
-    Part,
-    at_most,
-    exceeds,
-    findings,
-    fluctuates_alike,
-    ranked,
-    within,
-)
-from probssl.studies.tabular_claims_shared import claims
+from probssl.studies.tabular_checks import CHECKS, Line, Part, alike, at_most, placed, positive, within
+from probssl.studies.tabular_claims import Claim, Finding, claims, findings
 from probssl.studies.tabular_grid import DIMENSION, LEARNING_RATES, MODELS, PRESERVATION, Model
 from probssl.studies.tabular_page import markdown, scores_csv
 from probssl.studies.tabular_scores import METRICS, Scores, mean, standard_error
@@ -131,38 +121,42 @@ def test_standard_error():
 # Claims
 
 
-def test_exceeds_by_more_than_a_standard_error_of_the_difference():
+def test_positive_by_more_than_a_standard_error_of_the_difference():
     less, steps, noise = np.array([[10.0, 50.0, 90.0], [1.0, 2.0, 3.0], [-3.0, 1.0, 5.0]])
-    part = exceeds("", less + steps, less)  # differences 2 ± 0.58 though tables differ by 40
-    assert (part.number, part.holds) == (pytest.approx(2), True)
-    assert not exceeds("", less + noise, less).holds  # 1 ± 2.3
-    assert not exceeds("", less, less + steps).holds
-    assert exceeds("", np.array([101.0, math.nan]), 100).holds  # one table has no error
-    assert math.isnan(exceeds("", np.array([math.nan]), 100).number)
+    number, holds = positive(less + steps - less)  # differences 2 ± 0.58 though tables differ by 40
+    assert (number, holds) == (pytest.approx(2), True)
+    assert not positive(noise)[1]  # 1 ± 2.3
+    assert not positive(-steps)[1]
+    assert positive(np.array([1.0, math.nan]))[1]  # one table has no error
+    assert math.isnan(positive(np.array([math.nan]))[0])
 
 
-def test_other_parts():
-    assert within("", np.array([95.0, 109.0]), 100, 10).holds
-    assert not within("", np.array([80.0, 90.0]), 100, 10).holds
-    assert at_most("", np.array([0.5, 1.5]), 1).holds
-    values = {KL: np.array([1.0, 3.0]), SNL: np.array([5.0, 1.0])}  # means 2 and 3
-    assert ranked("", KL, values, 1, lowest=True) == Part("", 1, True)
-    assert ranked("", KL, values, 1, lowest=False) == Part("", 2, False)
-    assert ranked("", KL, values, 2, lowest=False).holds
-    assert math.isnan(ranked("", KL, {KL: np.array([math.nan]), SNL: np.array([1.0])}, 1, lowest=True).number)
+def test_other_tests():
+    assert within(100, 10)(np.array([95.0, 109.0]))[1]
+    assert not within(100, 10)(np.array([80.0, 90.0]))[1]
+    assert at_most(1)(np.array([0.5, 1.5]))[1]
+    values = np.array([[1.0, 5.0], [3.0, 1.0]])  # [table, model]: means 2 and 3
+    assert placed(KL, (KL, SNL), 1)(values) == (1, True)
+    assert placed(KL, (KL, SNL), 1, lowest=False)(values) == (2, False)
+    assert placed(KL, (KL, SNL), 2, lowest=False)(values)[1]
+    assert math.isnan(placed(KL, (KL, SNL), 1)(np.array([[math.nan, 1.0]]))[0])
 
 
-def test_fluctuating_alike_is_a_correlation_of_mean_lines():
+def test_fluctuating_alike_is_a_correlation_of_mean_lines(scores):
     up, down = np.array([[1.0, 2.0, 3.0]]), np.array([[3.0, 2.0, 1.0]])
-    lines = {MODELS[0]: up, MODELS[1]: 10 * up, MODELS[2]: up - 5, MODELS[3]: down}
-    found = list(fluctuates_alike(lines))
+
+    def parts(*values):
+        lines = {str(number): Line(lambda scores, line=line: line) for number, line in enumerate(values)}
+        return list(alike("accuracy", lines)(scores))
+
+    found = parts(up, 10 * up, up - 5, down)
     assert [part.holds for part in found] == [True, True, True, False]
-    assert found[3].number == pytest.approx(-1)
-    assert all(math.isnan(part.number) for part in fluctuates_alike({MODELS[0]: up * 0, MODELS[1]: up}))
+    assert (found[3].name, found[3].number) == ("accuracy, 3", pytest.approx(-1))
+    assert all(math.isnan(part.number) for part in parts(up * 0, up))
 
 
 def finding(*holds):
-    claim = Claim("name", "place", "text", "rule", lambda lines: iter(()))
+    claim = Claim("name", "place", "text", "rule", ())
     return Finding(claim, tuple(Part(f"part {number}", number, h) for number, h in enumerate(holds)))
 
 
@@ -200,7 +194,10 @@ def test_every_claim_can_be_checked(setup):
     assert all(len(f.claim.name) <= 27 for f in found)
     untested = {f.claim.name for f in found if f.verdict == "not tested"}
     assert untested <= {"at no cost in accuracy"}  # it asks only of models whose RankMe fell
-    assert all(f.claim.check.__module__.startswith("probssl.studies.tabular_claims_") for f in found)
+
+
+def test_every_check_is_of_a_claim():
+    assert {c.name for setup in (DIMENSION, PRESERVATION) for c in claims(setup)} == set(CHECKS)
 
 
 def verdict_of(name, setup, better):

@@ -57,7 +57,9 @@ class Grid:
         ordered = [plain(config) for config in order] or [config for cohort in made for config in cohort.values()]
         wanted = [key_of("", config, "") for config in ordered]
         if len(set(wanted)) < len(wanted):
-            raise InputError(f"the grid of {computation.name} names {len(wanted) - len(set(wanted))} of its trials twice")
+            raise InputError(
+                f"the grid of {computation.name} names {len(wanted) - len(set(wanted))} of its trials twice"
+            )
         if keys.keys() != set(wanted) or sum(map(len, made)) != len(wanted):
             raise InputError(f"the cohorts of {computation.name} do not hold each trial once")
         return cls(computation, code, {keys[name]: config for name, config in zip(wanted, ordered, strict=True)}, made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -88,6 +88,13 @@ def name_axes(axis: Any, x: str, y: str) -> None:
     axis.set_ylabel(y, fontsize=8)
 
 
+def log_ticks(axis: Any, along: Literal["x", "y"], ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
+    """A logarithmic axis with these ticks alone, by their numbers unless labels are given."""
+    axis.set(**{f"{along}scale": "log"})
+    getattr(axis, f"{along}axis").set_ticks(ticks, labels or [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+
+
 Line = Sequence[tuple[float, float]]
 """Points (x, y) in their order."""
 
@@ -110,7 +117,7 @@ def lines(
             axis.plot(
                 *np.array(line, dtype=float).T, **{"color": known[name], "linewidth": 1.3, "label": label, **style}
             )
-    if legend and any(several for several in named.values()):
+    if legend and axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=7.5, frameon=False)
 
 
@@ -198,8 +205,10 @@ def logged(history: Sequence[Mapping[str, Any]], name: str) -> Line:
     return [(row["step"], row[name]) for row in history if row.get(name) is not None]
 
 
-def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o") -> None:
-    """Names below all panels, each with a mark in its colour or with a line of its own style."""
+def legend(
+    figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker: str = "o", columns: int | None = None
+) -> None:
+    """Names below all panels, each with a mark in its colour or with a line of its own style; in one row by default."""
     from matplotlib.lines import Line2D
 
     plain = {"linestyle": "", "marker": marker, "markersize": 4.5}
@@ -207,7 +216,7 @@ def legend(figure: Figure, names: Mapping[str, str | Mapping[str, Any]], marker:
         Line2D([], [], label=name, **({**plain, "color": style} if isinstance(style, str) else style))
         for name, style in names.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns or len(handles), fontsize=8, frameon=False)
 
 
 HOLLOW = {"linestyle": "", "marker": "o", "markersize": 6, "color": MUTED, "markerfacecolor": "none"}

@@ -22,7 +22,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-nu
 th, td { padding: 6px 10px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 .text td, td.text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-.text th { text-align: left; } .text td:first-child { width: 45%; }
+.text th { text-align: left; } .text td:first-child { width: 45%; } .text td.strong { white-space: nowrap; }
 tr.strong td, td.strong, th.strong { font-weight: 650; }
 .note { color: var(--muted); font-size: 13px; margin: 10px 0 0; }
 .badge { display: inline-block; border-radius: 999px; padding: 3px 12px; font-size: 13px; font-weight: 650; }

@@ -9,38 +9,30 @@ stand in for the exact one, and candidates that do not follow the marginal, do t
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import anisotropic_trials, pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row
+from probssl.studies import anisotropic_trials
+from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, where
+from probssl.studies.page import Page, Picture, Section, claim
 from probssl.studies.recovery import RecoveryStudy
-from probssl.studies.recovery_page import dress, grouped, numbers, summary
-from probssl.training.files import write_text
+from probssl.studies.recovery_page import concentrations, learning, table
 
-STYLE = 5.0
-CONTENT = {
-    "smoke": (25.0,),
-    "laptop": (5.0, 10.0, 25.0, 50.0, 100.0, 200.0),
-    "full": (5.0, 10.0, 25.0, 50.0, 100.0, 200.0),
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE, DIM = 5.0, 10
+PAPERS = (5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
+CONTENT = {"smoke": (25.0,), "laptop": PAPERS, "full": PAPERS}
 SHOWN = 25.0
 """The Λ₂ of panels B to D."""
 
 STEPS = {"smoke": 20, "laptop": 8_000, "full": 30_000}
 SEEDS = {"smoke": 1, "laptop": 1, "full": 3}
 LOSSES = ("AnInfoNCE", "InfoNCE, τ = 1", "InfoNCE, τ = 1/√(Λ₁Λ₂)")
-MEASURES = {
-    "r2": "linear R²",
-    "content": "content R²",
-    "style": "style R²",
-    "error": "largest error of Λ̂",
-    "gap": "loss above its optimum",
-}
+COLOURS = dict(zip(LOSSES, (figures.PALETTE[0], figures.PALETTE[3], figures.PALETTE[5]), strict=True))
 VARIANTS = {
     "shell sampler": {"sampler": "shell"},
     "projected sampler": {"sampler": "projected"},
@@ -49,14 +41,29 @@ VARIANTS = {
 """AnInfoNCE at Λ₂ = 25 with something else than the theory asks for."""
 
 
-class AnisotropicLambda(RecoveryStudy):
+class AnisotropicStudy(RecoveryStudy):
+    """Trains on an anisotropic world."""
+
+    code = ("probssl.studies.anisotropic_trials", "probssl.studies.fitting", "probssl.studies.recovery")
+
+    def trial(self, config: Config) -> Result:
+        return anisotropic_trials.trial(config)
+
+
+class AnisotropicLambda(AnisotropicStudy):
     """Two losses over Λ₂, learning curves, loss against its optimum, learnt concentrations; and shortcuts."""
 
     name = "anisotropic/lambda"
     paper = "AnInfoNCE, §4.1, Figure 2"
     claim = "AnInfoNCE recovers style and content and their concentrations; InfoNCE at its own temperature loses style"
     laptop = "10 to 15 min"
-    code = ("probssl.studies.anisotropic_trials", "probssl.studies.recovery")
+    measures: ClassVar = {
+        "r2": "linear R²",
+        "content": "content R²",
+        "style": "style R²",
+        "error": "largest error of Λ̂",
+        "gap": "loss above its optimum",
+    }
 
     def configs(self, budget: Budget) -> list[Config]:
         found = []
@@ -67,25 +74,48 @@ class AnisotropicLambda(RecoveryStudy):
                 found.append({**configuration("AnInfoNCE", SHOWN, STEPS[budget], seed), **change, "setting": name})
         return found
 
-    def trial(self, config: Config) -> Result:
-        return anisotropic_trials.trial(config)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        ours, plain = ((setting(loss, SHOWN), "style R²") for loss in LOSSES[:2])
+        held = Claim(ours, 0.95).holds(rows) and Claim(0.5, plain).holds(rows)
+        lead = (
+            "Five latents that positives change much (style, Λ₁ = 5) and five that they change less (content, Λ₂), "
+            "behind a nonlinear mixing."
+        )
+        seeds = SEEDS[budget]
+        sections = [
+            Section(
+                "Figure 2",
+                Picture("figure2", figure(results, rows)),
+                note="A: held-out R² over Λ₂; B: while training; C: the loss, and the least possible one (dashed: true "
+                "latents and concentrations on the same batches); D: learnt concentrations, the true ones dashed.",
+            ),
+            Section(
+                "What shortcuts do to the learnt concentrations",
+                Picture("shortcuts", figure_shortcuts(results)),
+                note="The exact sampler with negatives from the marginal; the shell and the projected Gaussian sampler "
+                "in place of it; and negatives that are augmentations, which are not uniform.",
+            ),
+            Section(
+                "Numbers",
+                table(rows, self.measures.values()),
+                note=f"{STEPS[budget]:,} steps of 1,024, {seeds} mixing{'s' if seeds > 1 else ''}. Λ̂'s error is the "
+                "largest of |Λ̂/Λ − 1| over dimensions.",
+            ),
+        ]
+        return Page("Anisotropic positives", lead, sections, claim(held))
 
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summary(self.name, results, MEASURES)
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        shown = pictures.save(out, {"figure2": figure(results), "shortcuts": figure_shortcuts(results)})
-        page = out / "index.html"
-        write_text(page, _page(rows, shown, budget))
-        return page
+def setting(loss: str, content: float) -> str:
+    """The name of a loss at a Λ₂."""
+    return f"Λ₂ = {content:g}, {loss}"
 
 
 def configuration(loss: str, content: float, steps: int, seed: int) -> Config:
     """A trial of the grid; all that decides it."""
     found: Config = {
-        "setting": f"Λ₂ = {content:g}, {loss}",
+        "setting": setting(loss, content),
         "loss": loss.partition(",")[0],
-        "dim": 10,
+        "dim": DIM,
         "concentrations": [STYLE] * 5 + [content] * 5,
         "hidden": [64, 64, 64],
         "batch": 1024,
@@ -100,106 +130,51 @@ def configuration(loss: str, content: float, steps: int, seed: int) -> Config:
     return found
 
 
-# Figures
-
-COLOURS = dict(zip(LOSSES, (figures.PALETTE[0], figures.PALETTE[3], figures.PALETTE[5]), strict=True))
-
-
-def figure(results: Results) -> Any:
+def figure(results: Results, rows: list[Row]) -> Figure:
     """Figure 2: A, R² over Λ₂; B, learning curves; C, the loss above its optimum; D, learnt concentrations."""
-    drawn, axes = figures.new_figure(9.4, 5.8, 2, 2)
-    by_setting = grouped(results)
-    _over_content(axes[0], by_setting)
-    for loss in LOSSES:
-        for _, result in by_setting.get(f"Λ₂ = {SHOWN:g}, {loss}", [])[:1]:
-            steps = [point["step"] for point in result["curve"]]
-            for part, style in (("content", "-"), ("style", "--")):
-                axes[1].plot(
-                    steps, [point[part] for point in result["curve"]], style, color=COLOURS[loss], linewidth=1.3
-                )
-    for _, result in by_setting.get(f"Λ₂ = {SHOWN:g}, AnInfoNCE", [])[:1]:
-        points = [point for point in result["curve"] if point["loss"] is not None]
-        axes[2].plot(
-            [p["step"] for p in points], [p["loss"] for p in points], color=COLOURS["AnInfoNCE"], linewidth=1.3
-        )
-        axes[2].axhline(result["least loss"], color=figures.INK, linewidth=0.9, linestyle="--")
-        concentrations = np.array([point["concentrations"] for point in result["curve"]])
-        axes[3].plot([p["step"] for p in result["curve"]], concentrations, color=COLOURS["AnInfoNCE"], linewidth=0.9)
-    for truth in (STYLE, SHOWN):
-        axes[3].axhline(truth, color=figures.INK, linewidth=0.9, linestyle="--")
-    labels = (("Λ₂", "R²"), ("step", "R²"), ("step", "loss"), ("step", "Λ̂"))
     titles = ("A  content (–) and style (- -)", f"B  Λ₂ = {SHOWN:g}", "C  AnInfoNCE's loss", "D  learnt concentrations")
-    for axis, (x, y), title in zip(axes, labels, titles, strict=True):
-        dress(axis, title, x, y)
+    drawn, axes = figures.panels(titles, 4.7, 2.9, 2)
+    first = {loss: where(results, setting=setting(loss, SHOWN))[:1] for loss in LOSSES}
+    for part, style in (("content", "-"), ("style", "--")):
+        over = {loss: [over_content(rows, loss, part)] for loss in LOSSES}
+        figures.lines(axes[0], over, COLOURS, part == "content", linestyle=style, marker="o", markersize=4)
+        figures.lines(axes[1], learning(first, part), COLOURS, legend=False, linestyle=style)
+    figures.log_ticks(axes[0], "x", PAPERS)
+    truth = {"color": figures.INK, "linewidth": 0.9, "linestyle": "--"}
+    ours = {loss: first[loss] for loss in LOSSES[:1]}
+    figures.lines(axes[2], learning(ours, "loss"), COLOURS, legend=False)
+    for loss, found in ours.items():
+        for result in found:
+            axes[2].axhline(result["least loss"], **truth)
+            figures.lines(axes[3], {loss: concentrations(result, range(DIM))}, COLOURS, legend=False, linewidth=0.9)
+    for concentration in (STYLE, SHOWN):
+        axes[3].axhline(concentration, **truth)
+    for axis, x, y in zip(axes, ("Λ₂", "step", "step", "step"), ("R²", "R²", "loss", "Λ̂"), strict=True):
+        figures.name_axes(axis, x, y)
     for axis in axes[:2]:
         axis.set_ylim(-0.05, 1.03)
     return drawn
 
 
-def _over_content(axis: Any, by_setting: dict[str, Results]) -> None:
-    for loss in LOSSES:
-        for part, style in (("content", "-"), ("style", "--")):
-            points = []
-            for setting, group in by_setting.items():
-                values = [result[part if part in result else "r2"] for _, result in group]
-                if setting.endswith(f", {loss}"):
-                    points.append((group[0][0]["concentrations"][-1], float(np.mean(values))))
-            if points:
-                label = loss if part == "content" else None
-                x, y = zip(*sorted(points), strict=True)
-                axis.plot(x, y, style, marker="o", markersize=4, color=COLOURS[loss], linewidth=1.3, label=label)
-    axis.set_xscale("log")
-    ticks = CONTENT["full"]
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.minorticks_off()
-    axis.legend(fontsize=7.5, frameon=False)
+def over_content(rows: list[Row], loss: str, part: str) -> figures.Line:
+    """R² of content or style, by Λ₂; of all latents where the two are alike."""
+    known = {(row.setting, row.metric): row.value for row in rows}
+    points = [(content, setting(loss, content)) for content in PAPERS]
+    found = [(x, known.get((name, f"{part} R²"), known.get((name, "linear R²")))) for x, name in points]
+    return [(x, value) for x, value in found if value is not None]
 
 
-def figure_shortcuts(results: Results) -> Any:
+def figure_shortcuts(results: Results) -> Figure:
     """Learnt over true concentrations at Λ₂ = 25, for the exact sampler and for each shortcut."""
-    settings = {f"Λ₂ = {SHOWN:g}, AnInfoNCE": "exact", **{name: name for name in VARIANTS}}
+    settings = {"exact": setting("AnInfoNCE", SHOWN), **{name: name for name in VARIANTS}}
+    truth = np.sort([STYLE] * 5 + [SHOWN] * 5)
     drawn, (axis,) = figures.new_figure(6.4, 2.4)
-    by_setting = grouped(results)
-    for place, setting in enumerate(settings):
-        for _, result in by_setting.get(setting, []):
-            ratios = np.sort(result["concentrations"]) / np.sort([STYLE] * 5 + [SHOWN] * 5)
-            axis.plot(ratios[:5], np.full(5, place - 0.1), "o", color=figures.PALETTE[3], markersize=5, alpha=0.7)
-            axis.plot(ratios[5:], np.full(5, place + 0.1), "o", color=figures.PALETTE[0], markersize=5, alpha=0.7)
+    for part, colour in ((slice(5), figures.PALETTE[3]), (slice(5, None), figures.PALETTE[0])):
+        ratios = {
+            name: [x for r in where(results, setting=s) for x in (np.sort(r["concentrations"]) / truth)[part]]
+            for name, s in settings.items()
+        }
+        figures.strips(axis, ratios, colour=dict.fromkeys(settings, colour))
     axis.axvline(1, color=figures.INK, linewidth=0.9, linestyle="--")
-    axis.set_yticks(range(len(settings)), list(settings.values()), fontsize=8)
-    axis.invert_yaxis()
-    axis.set_xlabel("learnt over true concentration: style (Λ = 5) red, content (Λ = 25) blue", fontsize=8)
+    figures.name_axes(axis, "learnt over true concentration: style (Λ = 5) red, content (Λ = 25) blue", "")
     return drawn
-
-
-def _page(rows: list[Row], shown: dict[str, str], budget: Budget) -> str:
-    found = {(row.setting, row.metric): row.value for row in rows}
-    ours = found.get((f"Λ₂ = {SHOWN:g}, AnInfoNCE", "style R²")) or 0.0
-    plain = found.get((f"Λ₂ = {SHOWN:g}, InfoNCE, τ = 1", "style R²"))
-    held = ours > 0.95 and plain is not None and plain < 0.5
-    lead = (
-        f"{html.badge('claim holds' if held else 'claim does not hold', held)} &nbsp;Five latents that positives "
-        "change much (style, Λ₁ = 5) and five that they change less (content, Λ₂), behind a nonlinear mixing."
-    )
-    seeds = SEEDS[budget]
-    sections = [
-        html.section(
-            "Figure 2",
-            shown["figure2"],
-            "A: held-out R² over Λ₂; B: while training; C: the loss, and the least possible one (dashed: true latents "
-            "and concentrations on the same batches); D: learnt concentrations, the true ones dashed.",
-        ),
-        html.section(
-            "What shortcuts do to the learnt concentrations",
-            shown["shortcuts"],
-            "The exact sampler with negatives from the marginal; the shell and the projected Gaussian sampler in "
-            "place of it; and negatives that are augmentations, which are not uniform.",
-        ),
-        html.section(
-            "Numbers",
-            numbers(rows, list(MEASURES.values())),
-            f"{STEPS[budget]:,} steps of 1,024, {seeds} mixing{'s' if seeds > 1 else ''}. Λ̂'s error is the largest of "
-            "|Λ̂/Λ − 1| over dimensions.",
-        ),
-    ]
-    return html.page("Anisotropic positives", lead, sections)

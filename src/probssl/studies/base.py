@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from probssl.studies.comparison import Verdict, references, verdict
-from probssl.studies.page import Page, Section, Table
+from probssl.studies.page import Page, Section, listed
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
@@ -108,17 +108,7 @@ class Study(ABC):
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         """What is shown of the results. Here: the rows as a table."""
-        head = ["setting", "metric", "value", "spread", self.reference, "verdict"]
-        body = [
-            [
-                r.setting,
-                r.metric,
-                *("–" if v is None else f"{v:.4g}" for v in (r.value, r.spread, r.published)),
-                r.verdict,
-            ]
-            for r in rows
-        ]
-        return Page(self.name, self.claim, [Section(budget, Table(head, body))])
+        return Page(self.name, self.claim, [Section(budget, listed(rows, self.reference))])
 
     def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
         """Write figures and a page about the results into `out`; returns the page."""
@@ -149,24 +139,36 @@ def row_of(
     budget: Budget | None = None,
     *,
     median: bool = False,
+    of_one: float | None = None,
 ) -> Row:
     """The mean over seeds, their standard deviation, what is published, and a verdict: given a budget, in `full` alone.
 
     `full` is the paper's scale. A study that is about as large as the paper's in every budget gives none. The `median`
-    takes the place of the mean where that is what is published, or where one seed may be infinitely far off.
+    takes the place of the mean where that is what is published, or where one seed may be infinitely far off. `of_one`
+    is the spread of fewer than two values.
     """
     reference = references(experiment).get((setting, metric))
     middle = float(np.median(values) if median else np.mean(values)) if len(values) else None
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else of_one
     judged = verdict(middle, spread, len(values), reference if budget in (None, "full") else None)
     return Row(setting, metric, middle, spread, None if reference is None else reference.value, judged)
 
 
 def rows_of(
-    experiment: str, setting: str, results: Sequence[Result], metrics: Sequence[str], budget: Budget | None = None
+    experiment: str,
+    setting: str,
+    results: Sequence[Result],
+    metrics: Sequence[str] | Mapping[str, str],
+    budget: Budget | None = None,
+    *,
+    of_one: float | None = None,
 ) -> list[Row]:
-    """A row for each metric of one setting, from the results of its seeds."""
-    return [row_of(experiment, setting, metric, [result[metric] for result in results], budget) for metric in metrics]
+    """A row for each metric of one setting, from the results of its seeds; `metrics` may be names there -> of rows."""
+    titles = metrics if isinstance(metrics, Mapping) else {name: name for name in metrics}
+    return [
+        row_of(experiment, setting, title, [result[name] for result in results], budget, of_one=of_one)
+        for name, title in titles.items()
+    ]
 
 
 Side = float | tuple[str, str]

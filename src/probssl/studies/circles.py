@@ -8,44 +8,25 @@ same weights, takes the whole data set as its batch, and trains by Adam at 0.01.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from probssl.data import load_table
+from probssl.data import Table, load_table
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import circles_trials, pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, even_parts
+from probssl.studies import circles_trials
+from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, even_parts, where
 from probssl.studies.circles_trials import BASELINES, LOSSES, METRICS, augmentation, inputs
 from probssl.studies.comparison import published, verdict
-from probssl.training.files import write_text
+from probssl.studies.page import Page, Picture, Section, claim, csv_text, pivot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALE = {"smoke": (1, 200), "laptop": (5, 2000), "full": (5, 10_000)}  # seeds, steps
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One code of one data set: its representation, its numbers, and the loss curve where it was trained."""
-
-    setting: str
-    seed: int
-    z: np.ndarray
-    numbers: dict[str, float]
-    curve: list[tuple[int, float]]
-    collapsed: dict[str, int]
-
-    @classmethod
-    def of(cls, config: Config, result: Result) -> Trial:
-        """From what the store holds."""
-        found = {**result, "z": np.array(result["z"], dtype=np.float32)}
-        return cls(config["setting"], config["seed"], **found)
+CLAIMS = [Claim((loss, METRICS[0]), 0.99) for loss in LOSSES]
 
 
 class Circles(Study):
@@ -69,158 +50,101 @@ class Circles(Study):
         return even_parts(configs, 2 * jobs)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summarise([Trial.of(*entry) for entry in results])
-
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        trials = [Trial.of(*entry) for entry in results]
-        seeds, steps = SCALE[budget]
-        write_text(out / "trials.csv", _csv(trials))
-        losses = figure_losses(trials)
-        shown = pictures.save(
-            out,
-            {
-                "figure1": figure_data(),
-                "figure2": figure_representations(trials, (0,)),
-                "figure3": losses,
-                "all-seeds": figure_representations(trials, range(seeds)),
-            },
-        )
-        page = out / "index.html"
-        write_text(page, _page(rows, {**shown, "figure3": figures.svg(losses)}, seeds, steps))
-        return page
-
-
-def summarise(trials: list[Trial]) -> list[Row]:
-    """Mean and standard deviation over seeds, beside what the paper shows."""
-    known = published(Circles.name)
-    rows = []
-    for setting in (*LOSSES, *BASELINES):
-        for metric in METRICS:
-            values = np.array([t.numbers[metric] for t in trials if t.setting == setting])
-            target = known.get((setting, metric))
-            if len(values):
-                mean, spread = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        """Mean and standard deviation over seeds, beside what the paper shows."""
+        known = published(self.name)
+        rows = []
+        for setting in (*LOSSES, *BASELINES):
+            for metric in METRICS:
+                values = np.array([result["numbers"][metric] for result in where(results, setting=setting)])
+                target = known.get((setting, metric))
+                mean = float(values.mean()) if len(values) else None
+                spread = float(values.std(ddof=1)) if len(values) > 1 else None if mean is None else 0.0
                 rows.append(Row(setting, metric, mean, spread, target, verdict(mean, spread, len(values), target)))
-            else:
-                rows.append(Row(setting, metric, None, None, target, "not comparable"))
-    return rows
+        return rows
+
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        seeds, steps = SCALE[budget]
+        data = (
+            "Dots are observations, crosses one augmentation of each: a rotation by −90°, 0° or 90° and noise. "
+            "Inner circle yellow, outer circle purple."
+        )
+        separation = (
+            f"Mean and standard deviation over {seeds} seed{'s' if seeds > 1 else ''}, {steps:,} steps each. The "
+            "paper shows a picture: complete separation by all four, a probe of 1.000."
+        )
+        scores = pivot(rows, {setting: setting for setting in (*LOSSES, *BASELINES)}, METRICS, "code", cell)
+        curves = "The curves say little about success, as the paper notes: the four losses are not on one scale."
+        sections = [
+            Section("Figure 1: data and augmentation", Picture("figure1", figure_data()), note=data),
+            Section("Separation of the circles", scores, note=separation, beside=True),
+            Section("Figure 2: learnt representations", representations("figure2", results, [0])),
+            Section("Figure 3: losses", Picture("figure3", figure_losses(results)), note=curves),
+        ]
+        if seeds > 1:
+            every = representations("all-seeds", results, range(seeds))
+            sections.append(Section("Every seed", every, note="None was picked."))
+        lead = (
+            "Four ways to fit one model, q(x | x̃) ∝ p(x) exp(−½‖ψ(x) − ψ(x̃)‖²), each learning without labels that only "
+            "the radius survives a rotation."
+        )
+        trials = [
+            [config["setting"], config["seed"], *(result["numbers"][m] for m in METRICS), " ".join(result["collapsed"])]
+            for config, result in results
+        ]
+        files = {"trials.csv": csv_text(["setting", "seed", *METRICS, "collapsed"], trials)}
+        return Page("Two circles, four losses", lead, sections, claim(all(c.holds(rows) for c in CLAIMS)), files)
 
 
-# Figures
+def cell(row: Row | None) -> str:
+    """Ours with the spread, and the verdict where the paper shows the same."""
+    if row is None or row.value is None:
+        return "–"
+    ours = f"{row.value:.3f} ± {row.spread:.3f}"
+    return ours if row.published is None else f"{ours} {row.verdict}"
 
-CIRCLES = ("#6b3fa0", "#e8b21e")  # outer, inner
+
+def point_colours(table: Table) -> list[str]:
+    """Yellow inside, purple outside."""
+    assert table.labels is not None
+    return ["#e8b21e" if table.classes[code] == "inner" else "#6b3fa0" for code in table.labels]
 
 
-def _point_colours(labels: np.ndarray, classes: tuple[str, ...]) -> list[str]:
-    return [CIRCLES[1] if classes[code] == "inner" else CIRCLES[0] for code in labels]
-
-
-def figure_data() -> Any:
+def figure_data() -> Figure:
     """Figure 1: the circles, one augmentation of each point, and a line between the two."""
     table = load_table("toy:circles", seed=0)
-    assert table.labels is not None
     x = inputs(table)
     x_aug = augmentation().sample(x, torch.Generator().manual_seed(0))
-    colour = _point_colours(table.labels, table.classes)
     figure, (axis,) = figures.new_figure(4.6, 4.4)
-    for a, b in zip(x.numpy(), x_aug.numpy(), strict=True):
-        axis.plot(*zip(a, b, strict=True), color="#222222", linewidth=0.35, alpha=0.45, zorder=1)
-    axis.scatter(*x.numpy().T, c=colour, s=16, zorder=3, linewidths=0)
-    axis.scatter(*x_aug.numpy().T, c=colour, s=18, marker="x", linewidths=0.8, zorder=2)
+    pairs = {"pairs": list(zip(x.tolist(), x_aug.tolist(), strict=True))}
+    figures.lines(axis, pairs, legend=False, color="#222222", linewidth=0.35, alpha=0.45, zorder=1)
+    axis.scatter(*x.numpy().T, c=point_colours(table), s=16, zorder=3, linewidths=0)
+    axis.scatter(*x_aug.numpy().T, c=point_colours(table), s=18, marker="x", linewidths=0.8, zorder=2)
     axis.set_aspect("equal")
     return figure
 
 
-def figure_representations(trials: list[Trial], seeds: Any) -> Any:
+def representations(name: str, results: Results, seeds: Sequence[int]) -> Picture:
     """Figure 2: the learnt two-dimensional representation, one panel a loss and one row a seed."""
-    seeds = list(seeds)
-    figure, axes = figures.new_figure(2.5 * len(LOSSES), 2.4 * len(seeds) + 0.2, len(LOSSES), len(seeds))
-    for axis, (seed, setting) in zip(axes, ((s, name) for s in seeds for name in LOSSES), strict=True):
-        found = next((t for t in trials if t.setting == setting and t.seed == seed), None)
-        if found is None:  # it failed
-            axis.set_title(setting, fontsize=9, color=figures.INK, loc="left")
-            continue
-        table = load_table("toy:circles", seed=seed)
-        assert table.labels is not None
-        axis.scatter(*found.z.T, c=_point_colours(table.labels, table.classes), s=10, linewidths=0, alpha=0.85)
-        probe = found.numbers["linear probe"]
-        axis.set_title(f"{setting}   probe {probe:.2f}", fontsize=9, color=figures.INK, loc="left")
-        if setting == next(iter(LOSSES)) and len(seeds) > 1:
-            axis.set_ylabel(f"seed {seed}", fontsize=8)
-    return figure
+    known = {(config["seed"], config["setting"]): result for config, result in results}
+    places = [(seed, setting) for seed in seeds for setting in LOSSES]
+    probes = [f"   probe {known[place]['numbers'][METRICS[0]]:.2f}" if place in known else "" for place in places]
+    titles = [setting + probe for (_, setting), probe in zip(places, probes, strict=True)]
+    figure, axes = figures.panels(titles, 2.5, 2.4, len(LOSSES))
+    for axis, (seed, setting) in zip(axes, places, strict=True):
+        if (seed, setting) in known:  # it may have failed
+            colours = point_colours(load_table("toy:circles", seed=seed))
+            axis.scatter(*np.array(known[seed, setting]["z"]).T, c=colours, s=10, linewidths=0, alpha=0.85)
+    for axis, seed in zip(axes[:: len(LOSSES)], seeds, strict=True):
+        axis.set_ylabel(f"seed {seed}", fontsize=8)
+    return Picture(name, figure)
 
 
-def figure_losses(trials: list[Trial]) -> Any:
-    """Figure 3: the loss curve of each loss, one line a seed."""
-    figure, axes = figures.new_figure(2.5 * len(LOSSES), 2.2, len(LOSSES))
+def figure_losses(results: Results) -> Figure:
+    """Figure 3: the loss curve of each loss, one line a seed; that of seed 0 stands out."""
+    figure, axes = figures.panels(list(LOSSES), 2.5, 2.2, x="step")
     for axis, setting in zip(axes, LOSSES, strict=True):
-        for found in (t for t in trials if t.setting == setting):
-            main = found.seed == 0
-            axis.plot(
-                *zip(*found.curve, strict=True),
-                color=figures.PALETTE[0] if main else figures.MUTED,
-                linewidth=1.4 if main else 0.7,
-                alpha=1 if main else 0.5,
-                zorder=2 if main else 1,
-            )
-        axis.set_title(setting, fontsize=9, color=figures.INK, loc="left")
-        axis.set_xlabel("step", fontsize=8)
+        curves = [(config["seed"], result["curve"]) for config, result in results if config["setting"] == setting]
+        others = {"others": [curve for seed, curve in curves if seed]}
+        figures.lines(axis, others, legend=False, color=figures.MUTED, linewidth=0.7, alpha=0.5)
+        figures.lines(axis, {"seed 0": [curve for seed, curve in curves if not seed]}, legend=False, linewidth=1.4)
     return figure
-
-
-def _csv(trials: list[Trial]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["setting", "seed", *METRICS, "collapsed"])
-    for found in trials:
-        writer.writerow([found.setting, found.seed, *[found.numbers[m] for m in METRICS], " ".join(found.collapsed)])
-    return buffer.getvalue()
-
-
-def _page(rows: list[Row], shown: dict[str, str], seeds: int, steps: int) -> str:
-    cells = {
-        (row.setting, row.metric): "–" if row.value is None else f"{row.value:.3f} ± {row.spread:.3f}" for row in rows
-    }
-    verdicts = {row.setting: row.verdict for row in rows if row.published is not None}
-    body = [
-        [setting, *[cells[setting, metric] for metric in METRICS], verdicts.get(setting, "–")]
-        for setting in (*LOSSES, *BASELINES)
-    ]
-    held = all(
-        row.value is not None and row.value >= 0.99
-        for row in rows
-        if row.setting in LOSSES and row.metric == METRICS[0]
-    )
-    lead = (
-        f"{html.badge('claim holds' if held else 'claim does not hold', held)} &nbsp;Four ways to fit one "
-        "model, q(x | x̃) ∝ p(x) exp(−½‖ψ(x) − ψ(x̃)‖²), each learning without labels that only the radius "
-        "survives a rotation."
-    )
-    sections = [
-        html.pair(
-            html.section(
-                "Figure 1: data and augmentation",
-                shown["figure1"],
-                "Dots are observations, crosses one augmentation of each: a rotation by −90°, 0° or 90° and noise.",
-            ),
-            html.section(
-                "Separation of the circles",
-                html.table(["code", *METRICS, "paper"], body),
-                f"Mean and standard deviation over {seeds} seed{'s' if seeds > 1 else ''}, {steps:,} steps "
-                "each. The paper shows a picture: complete separation by all four, a probe of 1.000.",
-            ),
-        ),
-        html.section(
-            "Figure 2: learnt representations",
-            shown["figure2"],
-            "Seed 0; inner circle yellow, outer circle purple.",
-        ),
-        html.section(
-            "Figure 3: losses",
-            shown["figure3"],
-            "The curves say little about success, as the paper notes: the four losses are not on one scale.",
-        ),
-    ]
-    if seeds > 1:
-        sections.append(html.section("Every seed", shown["all-seeds"], "None was picked."))
-    return html.page("Two circles, four losses", lead, sections)

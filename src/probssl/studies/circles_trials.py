@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from probssl.data import Table, load_table
-from probssl.encoders import MLP, encode, seeded
-from probssl.energies import Euclidean
+from probssl.encoders import encode
 from probssl.metrics import linear_probe
-from probssl.objectives import NCE, SNL, BiasNetwork, Fisher, InfoNCE, Objective
+from probssl.model import facts_of
+from probssl.objectives.normalised import Biased
 from probssl.pairings import Rotations
+from probssl.parts.facts import Facts
+from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import Resolved, resolve
 from probssl.studies.base import Config, Result
 from probssl.training import TrainingPlan, fit_many
 from probssl.training import Trial as Training
 
-SIZES = (2, 20, 2)
+LOSSES = {"KL": "infonce", "SNL": "snl", "NCE": "nce", "Fisher": "fisher"}
+"""Name in the paper -> objective."""
 
-LOSSES: dict[str, Callable[[], Objective]] = {
-    "KL": lambda: InfoNCE(Euclidean()),
-    "SNL": lambda: SNL(Euclidean(), bias=BiasNetwork(20, batch_norm=False)).bind(dim=2),
-    "NCE": lambda: NCE(Euclidean(), bias=BiasNetwork(20, batch_norm=False)).bind(dim=2),
-    "Fisher": lambda: Fisher(Euclidean()),
-}
 METRICS = ("linear probe", "two-means")
 BASELINES = ("raw features", "untrained encoder")
 
@@ -44,9 +42,9 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
     """Measure the baselines, train all losses as one, and see how well the circles come apart in each code."""
     for config in configs:
         if config["setting"] in BASELINES:
-            x = inputs(load_table("toy:circles", seed=config["seed"]))
-            raw = config["setting"] == "raw features"
-            yield config, {**measure(x if raw else encode(_encoder(config), x), config), "curve": [], "collapsed": {}}
+            start = training(config)
+            z = start.data if config["setting"] == "raw features" else encode(start.encoder, start.data)
+            yield config, {**measure(z, config), "curve": [], "collapsed": {}}
     trained = [config for config in configs if config["setting"] in LOSSES]
     trainings = [training(config) for config in trained]
     for config, one, fitted in zip(trained, trainings, fit_many(trainings), strict=True):
@@ -63,25 +61,33 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         yield config, found
 
 
-def _encoder(config: Config) -> MLP:
-    """The encoder from which every loss of one seed starts."""
-    return seeded(config["seed"], lambda: MLP.of(SIZES))
-
-
 def training(config: Config) -> Training:
-    """One loss from one seed, all rows a step."""
+    """One loss from one seed (KL where nothing is trained), all rows a step."""
     seed, steps = config["seed"], config["steps"]
-    x = inputs(load_table("toy:circles", seed=seed))
-    plan = TrainingPlan(
-        steps=steps,
-        batch_size=len(x),
-        lr=0.01,
-        objective_lr=0.1,
-        warmup=0,
-        anneal="constant",
-        log_every=max(1, steps // 100),
-    )
-    return Training(_encoder(config), seeded(seed + 1, LOSSES[config["setting"]]), augmentation(), x, plan, seed)
+    table = load_table("toy:circles", seed=seed)
+    recipe = Recipe(objective=LOSSES.get(config["setting"], LOSSES["KL"]), energy="euclidean", seed=seed)
+    return prepared(recipe, table, plan(steps, len(table), max(1, steps // 100)))
+
+
+def prepared(recipe: Recipe, table: Table, plan: TrainingPlan) -> Training:
+    """A recipe with the encoder and the bias networks of the paper, for these circles."""
+    made = on_circles(recipe, facts_of(table)).bind()
+    return Training(made.encoder, made.objective, augmentation(), inputs(table), plan, recipe.seed)
+
+
+def on_circles(recipe: Recipe, facts: Facts) -> Resolved:
+    """MLP 2-20-2; where an objective has a bias network, 20 hidden units without batch normalisation."""
+    chosen = recipe.with_settings({"encoder.hidden": (20,), "encoder.dim": 2})
+    found = resolve(chosen, facts)
+    if not isinstance(found.objective, Biased):
+        return found
+    bias = {"name": "network", "hidden": 20, "batch_norm": False}
+    return resolve(chosen.with_settings({"objective.bias": bias}), facts)
+
+
+def plan(steps: int, rows: int, log_every: int) -> TrainingPlan:
+    """All rows a step, constant rates."""
+    return TrainingPlan(steps, rows, lr=0.01, objective_lr=0.1, warmup=0, anneal="constant", log_every=log_every)
 
 
 def measure(z: torch.Tensor, config: Config) -> Result:

@@ -11,27 +11,41 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from probssl.data import load_table
-from probssl.errors import InputError
+from probssl.report import figures
 from probssl.studies import deaugmenting_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.deaugmenting_grid import (
     FAMILIES,
     MAIN,
     MEASURES,
+    PROBE,
+    RANKME,
     SCALE,
     SCORES,
     UNTRAINED,
     WITHOUT_DENSITY,
-    Score,
+    Scale,
     Setting,
-    Trial,
 )
+from probssl.studies.deaugmenting_points import (
+    ALL,
+    DENSITIES,
+    NO_FISHER,
+    POOLED,
+    Correlation,
+    Point,
+    correlations,
+    mean_gains,
+    points,
+    with_gains,
+)
+from probssl.studies.page import Page, Picture, Section, Table, csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Deaugmenting(Study):
@@ -67,143 +81,14 @@ class Deaugmenting(Study):
         return list(together.values())
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        found = points(with_gains([Trial.of(*entry) for entry in results]))
-        return rows(found, correlations(found))
+        found = points(with_gains(results))
+        return rows_of_points(found, correlations(found))
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        from probssl.studies import deaugmenting_page
-
-        trials = with_gains([Trial.of(*entry) for entry in results])
-        found = points(trials)
-        return deaugmenting_page.write(trials, found, correlations(found), SCALE[budget], out)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        return page(with_gains(results), SCALE[budget])
 
 
-# Summaries
-
-
-@dataclass(frozen=True)
-class Point:
-    """One setting on one data set: means and standard deviations over the seeds that trained."""
-
-    data: str
-    setting: Setting
-    mean: dict[str, float]
-    spread: dict[str, float]
-    seeds: int
-    failed: int
-    collapsed: int
-
-
-def with_gains(trials: Sequence[Trial]) -> list[Trial]:
-    """`gain`: the probe less that of the untrained encoder on the same data from the same seed."""
-    base = {(t.data, t.seed): t.numbers["linear_probe"] for t in trials if t.setting.objective == UNTRAINED}
-    return [
-        dataclasses.replace(
-            t, numbers={**t.numbers, "gain": t.numbers["linear_probe"] - base[t.data, t.seed]} if t.numbers else {}
-        )
-        for t in trials
-    ]
-
-
-def points(trials: Sequence[Trial]) -> list[Point]:
-    """Trials with gains, gathered over seeds, in the order in which data sets and settings first come."""
-    gathered: dict[tuple[str, Setting], list[Trial]] = {}
-    for t in trials:
-        gathered.setdefault((t.data, t.setting), []).append(t)
-    found = []
-    for (data, setting), several in gathered.items():
-        values = {m: np.array([t.numbers[m] for t in several if t.numbers]) for m in MEASURES}
-        count = len(values["gain"])
-        found.append(
-            Point(
-                data,
-                setting,
-                {m: float(v.mean()) if count else math.nan for m, v in values.items()},
-                {m: float(v.std(ddof=1)) if count > 1 else math.nan for m, v in values.items()},
-                count,
-                sum(t.state.startswith("failed") for t in several),
-                sum(t.state.startswith("collapsed") for t in several),
-            )
-        )
-    return found
-
-
-def rank_correlation(
-    a: Sequence[float], b: Sequence[float], groups: Sequence[str], members: Sequence[str] = (), draws: int = 0
-) -> tuple[float, float]:
-    """Spearman's ρ within groups, and its standard deviation over bootstrap draws of members.
-
-    Values are ranked within their group (those equal to nine decimals share a rank), ranks are divided by its size and
-    centred by group, and ρ is the correlation of what is left: for one group Spearman's ρ, for several of one size
-    without ties the mean of theirs. Not a number where one side does not vary. A draw takes members with replacement,
-    each with its points in every group, for one setting on two data sets is no independent evidence; ranks are
-    taken once.
-    """
-    from scipy.stats import rankdata
-
-    if not len(a) == len(b) == len(groups):
-        raise InputError(f"as many values as groups are needed, not {len(a)}, {len(b)} and {len(groups)}")
-    names = list(dict.fromkeys(members))
-    weight = np.ones((1 + draws, len(a)))  # the first row is all points once
-    if draws:
-        drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), draws)
-        weight[1:] = drawn[:, [names.index(member) for member in members]]
-    cross, left, right = np.zeros((3, 1 + draws))
-    for group in dict.fromkeys(groups):
-        inside = np.array(groups) == group
-        x, y = (rankdata(np.round(np.asarray(v, dtype=float)[inside], 9)) / inside.sum() for v in (a, b))
-        w = weight[:, inside]
-        total = np.maximum(w.sum(axis=1), 1)
-        cross += w @ (x * y) - (w @ x) * (w @ y) / total
-        left += w @ x**2 - (w @ x) ** 2 / total
-        right += w @ y**2 - (w @ y) ** 2 / total
-    scale = np.sqrt(np.maximum(left, 0) * np.maximum(right, 0))
-    rho = np.divide(cross, scale, out=np.full(1 + draws, np.nan), where=scale > 1e-9)
-    usable = rho[1:][np.isfinite(rho[1:])]
-    return float(rho[0]), float(usable.std()) if len(usable) and np.isfinite(rho[0]) else math.nan
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """How a score goes with the probe: positive where better by the score is better by the probe."""
-
-    models: str  # which models are compared
-    data: str  # a data set, or "pooled"
-    score: Score
-    rho: float
-    error: float  # standard deviation over draws of settings; not a number but for "pooled"
-    points: int
-
-
-DENSITIES, NO_FISHER, ALL, POOLED = "log-densities", "log-densities without Fisher", "all models", "pooled"
-
-
-def correlations(found: Sequence[Point]) -> list[Correlation]:
-    """Spearman's ρ of gain and score over trained settings, a data set at a time and pooled within data sets.
-
-    `log-densities` leaves out triplet, spectral and SimSiam; scores that need a log-density are compared there only.
-    `without Fisher` also leaves out both Fisher losses: on most tables they come last by score and probe alike, and a
-    correlation that rests on them says little about the others. It was added after the first results; the rest was not.
-    """
-    trained = [p for p in found if p.setting.objective != UNTRAINED and p.seeds]
-    omitted = {DENSITIES: WITHOUT_DENSITY, NO_FISHER: (*WITHOUT_DENSITY, *FAMILIES["score matching"]), ALL: ()}
-    result = []
-    for models, without in omitted.items():
-        chosen = [p for p in trained if p.setting.objective not in without]
-        for score in SCORES:
-            if models == ALL and score.needs_density:
-                continue
-            for data in (POOLED, *dict.fromkeys(p.data for p in chosen)):
-                some = [p for p in chosen if data in (POOLED, p.data)]
-                gain, value = [p.mean["gain"] for p in some], [score.sign * p.mean[score.name] for p in some]
-                rho, error = rank_correlation(
-                    gain, value, [p.data for p in some], [p.setting.name for p in some], 2000 if data == POOLED else 0
-                )
-                result.append(Correlation(models, data, score, rho, error, len(some)))
-    return result
-
-
-def rows(found: Sequence[Point], related: Sequence[Correlation]) -> list[Row]:
+def rows_of_points(found: Sequence[Point], related: Sequence[Correlation]) -> list[Row]:
     """What the terminal shows: correlations, the settings that gain most and least, and what went wrong."""
     everywhere = {DENSITIES: "pooled", NO_FISHER: "no Fisher", ALL: "all"}
     shown = [
@@ -225,16 +110,162 @@ def _row(setting: str, metric: str, value: float, spread: float | None) -> Row:
     return Row(setting, metric, value, None if spread is None or math.isnan(spread) else spread, None, "not comparable")
 
 
-def mean_gains(found: Sequence[Point]) -> list[tuple[str, float, float]]:
-    """Trained settings by their mean gain over data sets, largest first, with the standard deviation over these."""
-    gains: dict[str, list[float]] = {}
-    for p in found:
-        if p.setting.objective != UNTRAINED and p.seeds:
-            gains.setdefault(p.setting.name, []).append(p.mean["gain"])
-    spread = {name: float(np.std(v, ddof=1)) if len(v) > 1 else math.nan for name, v in gains.items()}
-    return sorted(((n, float(np.mean(v)), spread[n]) for n, v in gains.items()), key=lambda entry: -entry[1])
-
-
 def short(data: str) -> str:
     """The name of a data set without where it comes from."""
     return data.partition(":")[2]
+
+
+FAMILY = {objective: family for family, objectives in FAMILIES.items() for objective in objectives}
+COLOUR = dict(zip(FAMILIES, (*figures.PALETTE[:3], figures.PALETTE[4], figures.INK), strict=True))
+MARKER = {"euclidean": "o", "cosine": "s", "euclidean, own encoder": "^"}
+
+
+def marker_of(setting: Setting) -> str:
+    return MARKER[setting.name.partition(" ")[2]]
+
+
+def figure_scatter(found: Sequence[Point], name: str, x: str) -> Figure:
+    """Probe against a score, one panel a data set; hollow where some seed collapsed, dashed the untrained encoder."""
+    data = list(dict.fromkeys(p.data for p in found))
+    figure, axes = figures.panels([short(one) for one in data], 3.6, 3.2, 3, x=x, y="linear probe")
+    for axis, one in zip(axes, data, strict=True):
+        for p in (p for p in found if p.data == one and p.seeds):
+            colour, probe = COLOUR[FAMILY[p.setting.objective]], p.mean["linear_probe"]
+            axis.errorbar(
+                p.mean[name],
+                probe,
+                yerr=p.spread["linear_probe"],
+                marker=marker_of(p.setting),
+                markersize=6.5,
+                color=colour,
+                markerfacecolor="white" if p.collapsed else colour,
+                markeredgewidth=1.3,
+                elinewidth=0.8,
+                alpha=0.85,
+            )
+            if p.setting.objective == UNTRAINED:
+                axis.axhline(probe, color=figures.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+        if name == "kl_exact_model":
+            log_scale(axis)
+    present = {FAMILY[p.setting.objective] for p in found}
+    names: dict[str, Any] = {family: colour for family, colour in COLOUR.items() if family in present}
+    for label, marker in MARKER.items():
+        names[label] = {"linestyle": "", "color": figures.MUTED, "marker": marker}
+    if any(p.collapsed for p in found):
+        names["collapsed"] = figures.HOLLOW
+    figures.legend(figure, names, marker="D", columns=5)
+    return figure
+
+
+def log_scale(axis: Any) -> None:
+    """A log scale with plain numbers on it, however short it is."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high > 8 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)))
+    axis.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+def number(value: float, digits: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{value:.3g}" if abs(value) >= 1000 else f"{value:.{digits}f}"
+
+
+def with_spread(p: Point, name: str, digits: int) -> str:
+    spread = p.spread[name]
+    return number(p.mean[name], digits) + ("" if math.isnan(spread) else f" ± {number(spread, digits)}")
+
+
+def correlation_table(related: Sequence[Correlation], models: str) -> Table:
+    some = [c for c in related if c.models == models]
+    data = list(dict.fromkeys(c.data for c in some))
+    cells = {(c.score, c.data): number(c.rho) + ("" if math.isnan(c.error) else f" ± {c.error:.2f}") for c in some}
+    count = {c.data: c.points for c in some}
+    head = ["score", *[f"{short(d) or d} ({count[d]})" for d in data]]
+    body = [[score.title, *[cells[score, d] for d in data]] for score in dict.fromkeys(c.score for c in some)]
+    return Table(head, body, strong=1)
+
+
+COLUMNS = (PROBE, *(s for s in SCORES if s.name in ("kl_exact_model", "kl_model_exact", "top1", "top5", "ece")), RANKME)
+
+
+def data_table(found: Sequence[Point]) -> Table:
+    body = [
+        [
+            p.setting.name,
+            *[with_spread(p, column.name, 1 if column is RANKME else 3) for column in COLUMNS],
+            number(p.mean["effective_candidates"], 1),
+            ", ".join(f"{n} {what}" for n, what in ((p.failed, "failed"), (p.collapsed, "collapsed")) if n) or "–",
+        ]
+        for p in sorted(found, key=lambda p: -p.mean["gain"] if p.seeds else math.inf)
+    ]
+    any_point = next(p for p in found if p.seeds).mean
+    exact = ["exact posterior", "", "0", "0", *[f"{any_point[f'exact_{n}']:.3f}" for n in ("top1", "top5", "ece")], ""]
+    exact += [f"{any_point['exact_effective_candidates']:.1f}", ""]
+    return Table(["model", *[c.title for c in COLUMNS], "effective candidates", "seeds"], [*body, exact])
+
+
+def page(trials: Results, scale: Scale) -> Page:
+    """Figures, correlations, and all scores by data set, from trials with gains."""
+    found = points(trials)
+    related = correlations(found)
+    planned, after = (
+        ", ".join(
+            f"{c.score.title} {number(c.rho)}"
+            for c in related
+            if c.data == POOLED and c.models == models and c.score.name in MAIN
+        )
+        for models in (DENSITIES, NO_FISHER)
+    )
+    lead = (
+        "A model q(x | x̃) ∝ p(x) exp(−δ) says which row an augmentation came from, and the exact posterior says it "
+        "better. Do models that say it well have the better representations? Spearman’s ρ with the probe, within data "
+        f"sets, over models that are log-densities: {planned}; without the two Fisher losses: {after}."
+    )
+    seeds = f"{scale.seeds} seed{'s' if scale.seeds > 1 else ''} from 0, {scale.steps:,} steps each"
+    without = ", ".join(WITHOUT_DENSITY)
+    notes = {
+        DENSITIES: (
+            "ρ is positive where a model that is better by the score has the better probe, relative to the untrained "
+            "encoder; in brackets the number of models. Pooled: ranks within data sets, ± standard deviation over "
+            "draws of settings. Width error: |log(effective candidates / exact)|. RankMe, higher taken as better, is "
+            "the rival."
+        ),
+        NO_FISHER: (
+            "Added after the first results: how much rests on losses that come last on most tables by score and probe?"
+        ),
+        ALL: f"With {without}: top-k only.",
+    }
+    kl = Picture("probe-kl", figure_scatter(found, "kl_exact_model", "KL(exact ‖ model), nats"))
+    sections = [
+        Section("Probe and divergence", kl, note=f"Mean and spread over {seeds}."),
+        *(Section(f"Rank correlations: {m}", correlation_table(related, m), note=note) for m, note in notes.items()),
+        Section("Probe and top-1", Picture("probe-top1", figure_scatter(found, "top1", "top-1"))),
+    ]
+    for data in dict.fromkeys(p.data for p in found):
+        text = f"Mean ± standard deviation over {seeds}, best probe first. Of {without} read top-k only."
+        sections.append(Section(short(data), data_table([p for p in found if p.data == data]), note=text))
+    files = {"trials.csv": trials_csv(trials), "correlations.csv": correlations_csv(related)}
+    return Page("Undoing augmentations and representing", lead, sections, files=files)
+
+
+def trials_csv(trials: Results) -> str:
+    """A line a trial."""
+    lines = [
+        [config["data"], *dataclasses.astuple(Setting.of(config)), config["seed"], result["state"]]
+        + [blank(result["numbers"].get(measure, math.nan)) for measure in MEASURES]
+        for config, result in trials
+    ]
+    return csv_text(["data", "objective", "energy", "asymmetry", "seed", "state", *MEASURES], lines)
+
+
+def correlations_csv(related: Sequence[Correlation]) -> str:
+    """A line a correlation."""
+    lines = [[c.models, c.data, c.score.name, blank(c.rho), blank(c.error), c.points] for c in related]
+    return csv_text(["models", "data", "score", "rho", "bootstrap_sd", "points"], lines)
+
+
+def blank(value: float) -> float | str:
+    """Nothing where there is no number."""
+    return "" if math.isnan(value) else value

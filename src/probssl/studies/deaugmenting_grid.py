@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from probssl.metrics.deaugment import DeaugmentationResult
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy
-from probssl.studies.base import Config, Result
+from probssl.studies.base import Config
 from probssl.studies.deaugmenting_trials import CIRCLES, UNTRAINED
 
 TABLES = ("pmlb:vehicle", "pmlb:satimage", "pmlb:optdigits", "pmlb:letter", "pmlb:yeast")
@@ -32,6 +32,11 @@ class Setting:
     objective: str
     energy: str
     asymmetry: str = "none"
+
+    @classmethod
+    def of(cls, config: Config) -> Setting:
+        """That of a configuration."""
+        return cls(config["objective"], config["energy"], config["asymmetry"])
 
     @property
     def name(self) -> str:
@@ -111,20 +116,3 @@ MEASURES = (
     "width_error",
     *(f.name for f in dataclasses.fields(DeaugmentationResult)),
 )
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One setting on one data set from one seed; `numbers` is empty where training failed."""
-
-    data: str
-    setting: Setting
-    seed: int
-    state: str  # trained, untrained, collapsed: kind, or failed: why
-    numbers: dict[str, float]
-
-    @classmethod
-    def of(cls, config: Config, result: Result) -> Trial:
-        """From what the store holds."""
-        setting = Setting(config["objective"], config["energy"], config["asymmetry"])
-        return cls(config["data"], setting, config["seed"], result["state"], result["numbers"])

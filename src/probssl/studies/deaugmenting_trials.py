@@ -11,16 +11,14 @@ from probssl.data import load_table
 from probssl.encoders import encode
 from probssl.errors import InputError
 from probssl.metrics import linear_probe, rankme
-from probssl.model import Model, facts_of
-from probssl.objectives.normalised import Biased
-from probssl.parts.facts import Facts
+from probssl.model import Model
 from probssl.parts.recipe import Recipe
-from probssl.parts.resolve import Resolved, fixed_energy, resolve
+from probssl.parts.resolve import fixed_energy
 from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import circles_trials
 from probssl.studies.base import Config, Result
-from probssl.training import TrainingPlan, fit_many
 from probssl.training import Trial as Training
+from probssl.training import fit_many
 
 CIRCLES = "toy:circles"
 CANDIDATES = 4096
@@ -52,10 +50,7 @@ def _training(config: Config) -> Training:
     data, seed, steps = config["data"], config["seed"], config["steps"]
     table = load_table(data, seed=seed)
     if data == CIRCLES:
-        x, made = circles_trials.inputs(table), on_circles(config, facts_of(table)).bind()
-        return Training(
-            made.encoder, made.objective, circles_trials.augmentation(), x, circles_plan(steps, len(x)), seed
-        )
+        return circles_trials.prepared(recipe(config), table, circles_trials.plan(steps, len(table), 20))
     model = Model.untrained(recipe(config), table)
     assert model.pairing is not None
     plan = model.resolved.plan
@@ -71,17 +66,6 @@ def recipe(config: Config) -> Recipe:
     return Recipe(objective=objective, energy=energy, plan={"steps": config["steps"]}, seed=config["seed"])
 
 
-def on_circles(config: Config, facts: Facts) -> Resolved:
-    """The same with the encoder and the bias networks of `siamese/circles`."""
-    sizes = circles_trials.SIZES
-    chosen = recipe(config).with_settings({"encoder.hidden": sizes[1:-1], "encoder.dim": sizes[-1]})
-    found = resolve(chosen, facts)
-    if not isinstance(found.objective, Biased):
-        return found
-    bias = {"name": "network", "hidden": 20, "batch_norm": False}
-    return resolve(chosen.with_settings({"objective.bias": bias}), facts)
-
-
 def _measure(t: Training, config: Config) -> dict[str, float]:
     labels = load_table(config["data"], seed=config["seed"]).labels
     if labels is None:
@@ -95,8 +79,3 @@ def _measure(t: Training, config: Config) -> dict[str, float]:
         "width_error": abs(math.log(undone.effective_candidates / undone.exact_effective_candidates)),
         **dataclasses.asdict(undone),
     }
-
-
-def circles_plan(steps: int, rows: int) -> TrainingPlan:
-    """The optimisation of `siamese/circles`: all rows a step, constant rates."""
-    return TrainingPlan(steps, rows, lr=0.01, objective_lr=0.1, warmup=0, anneal="constant", log_every=20)

@@ -12,10 +12,10 @@ from typing import Any
 
 from probssl.errors import InputError
 from probssl.grids import engine
-from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
 from probssl.grids.export import check_export
 from probssl.grids.store import DamagedStore, Store
 from probssl.grids.versions import code_version
+from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
 
 CATALOGUE = {
     "siamese/circles": "probssl.studies.circles:Circles",
@@ -26,7 +26,7 @@ CATALOGUE = {
     "siamese/images": "probssl.studies.siamese_images:SiameseImages",
     "identify/table1": "probssl.studies.identify:Table1",
     "anisotropic/lambda": "probssl.studies.anisotropic:AnisotropicLambda",
-    "anisotropic/hard-negatives": "probssl.studies.hard_negatives:HardNegatives",
+    "anisotropic/hard-negatives": "probssl.studies.anisotropic_twenty:HardNegatives",
     "anisotropic/ensemble": "probssl.studies.anisotropic_twenty:EnsembleStudy",
     "anisotropic/tricl": "probssl.studies.anisotropic_twenty:TriCLStudy",
     "anisotropic/scaling": "probssl.studies.scaling:Scaling",

@@ -10,20 +10,28 @@ from torch import Tensor, nn
 
 from probssl.data.directory import cache_directory
 from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.grids import keys
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
-from probssl.grids import keys
+from probssl.pairings.views import Source
 from probssl.studies.base import Config
-from probssl.training import Fitted, TrainingPlan, fit
+from probssl.training import Fitted, Reporter, TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
 
 
 def finished(
-    encoder: nn.Module, objective: Objective, pairing: Pairing, x: Tensor, plan: TrainingPlan, *, seed: int
+    encoder: nn.Module,
+    objective: Objective,
+    pairing: Pairing | Source,
+    x: Tensor | None,
+    plan: TrainingPlan,
+    *,
+    seed: int,
+    reporter: Reporter | None = None,
 ) -> Fitted:
-    """Train in place on x to the end; a loss that is not finite is a `NonFiniteLoss`."""
-    fitted = fit(encoder, objective, pairing, x, plan, seed=seed)
+    """Train in place to the end, on x or by a source; a loss that is not finite is a `NonFiniteLoss`."""
+    fitted = fit(encoder, objective, pairing, x, plan, seed=seed, reporter=reporter)
     if fitted.interrupted:
         raise KeyboardInterrupt
     if fitted.failure is not None:

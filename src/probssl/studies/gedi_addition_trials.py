@@ -15,15 +15,15 @@ from probssl.data.addition import addition_triples
 from probssl.data.image_set import unit_floats
 from probssl.data.mnist import mnist
 from probssl.encoders import ConvEncoder, ResNet8, encode, seeded
-from probssl.errors import NonFiniteLoss
 from probssl.objectives import GEDI, ConstrainedGEDI
 from probssl.pairings import Each, ImageAugmentation
 from probssl.runs.pictures import as_bytes
 from probssl.samplers import SGLD, Box
 from probssl.studies.base import Config, Result
+from probssl.studies.fitting import finished
 from probssl.studies.pictures import as_text
 from probssl.symbolic import Constraint, divergence_of_mean
-from probssl.training import TrainingPlan, fit
+from probssl.training import TrainingPlan
 
 METHODS = ("constraint", "GEDI", "constraint and prior", "GEDI and constraint")
 """Settings of a row: the first, second and last are the columns of GEDI's Table 6."""
@@ -92,32 +92,21 @@ def encoder_of(config: Config) -> nn.Module:
 def objective_of(config: Config) -> GEDI:
     """The loss of a trial: its terms are those of its method."""
     method, dim = config["method"], (1 if config["network"] == "residual" else 4) * config["width"]
-    sampler = SGLD(steps=config["sgld"], step_size=STEP_SIZE, noise=STEP_NOISE, box=WALLS)
-
-    kept: dict[str, Any] = {"chains": config["chains"], "reinitialise": REINITIALISE, "start": "uniform"}
     samples = "GEDI" in method
+    shared: dict[str, Any] = {
+        "generative": GENERATIVE if samples else 0.0,
+        "magnitude": config["magnitude"] if samples else 0.0,
+        "pair": "augmented",
+        "sampler": SGLD(steps=config["sgld"], step_size=STEP_SIZE, noise=STEP_NOISE, box=WALLS),
+        "chains": config["chains"],
+        "reinitialise": REINITIALISE,
+        "start": "uniform",
+    }
     if method == "GEDI":
-        loss = GEDI(
-            DIGITS,
-            generative=GENERATIVE,
-            invariance=INVARIANCE,
-            balance=BALANCE_WITHOUT,
-            magnitude=config["magnitude"],
-            pair="augmented",
-            sampler=sampler,
-            **kept,
-        )
+        loss = GEDI(DIGITS, invariance=INVARIANCE, balance=BALANCE_WITHOUT, **shared)
     else:
-        loss = ConstrainedGEDI(
-            addition(),
-            constraint=CONSTRAINT,
-            balance=0.0 if method == "constraint" else config["balance"],
-            generative=GENERATIVE if samples else 0.0,
-            magnitude=config["magnitude"] if samples else 0.0,
-            pair="augmented",
-            sampler=sampler,
-            **kept,
-        )
+        balance = 0.0 if method == "constraint" else config["balance"]
+        loss = ConstrainedGEDI(addition(), constraint=CONSTRAINT, balance=balance, **shared)
     return seeded(config["seed"], lambda: loss.bind(dim=dim, shape=(1, SIDE, SIDE)))
 
 
@@ -140,13 +129,9 @@ def trial(config: Config) -> Result:
     )
     started = time.process_time()
     if method == "GEDI":  # which knows nothing of sums
-        fitted = fit(encoder, objective, augmentation, x.flatten(0, 1), plan, seed=seed)
+        fitted = finished(encoder, objective, augmentation, x.flatten(0, 1), plan, seed=seed)
     else:
-        fitted = fit(encoder, objective, Each(augmentation), x, plan, seed=seed)
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(fitted.failure)
+        fitted = finished(encoder, objective, Each(augmentation), x, plan, seed=seed)
     terms = ("step", "constraint", "prior", "invariance", "generative")
     return {
         **scores(encoder, objective, *data.test),

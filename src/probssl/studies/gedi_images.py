@@ -6,62 +6,57 @@ A model is trained once and kept: `gedi/ood` asks the same ones how well they te
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from probssl.studies import gedi_images_page, gedi_images_trials, gedi_models
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.gedi_images_page import of_model, references_of
+from probssl.report import figures
+from probssl.studies import gedi_images_trials as trials
+from probssl.studies import gedi_models, pictures
+from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, rows_of, where
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
-from probssl.grids.versions import code_version
+from probssl.studies.image_sets import images_of
+from probssl.studies.page import Page, Picture, Section, judged, pivot
 
-CODE = ("probssl.studies.gedi_models", "probssl.studies.gedi_images_trials", "probssl.studies.gedi_ood_trials")
-"""Of both studies, so that they know models by one name."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+CHAINS = {"step_size": 1.0, "noise": 0.01, "reinitialise": 0.05}
+SMALL = {
+    **CHAINS,
+    "network": gedi_models.CONVOLUTIONS,
+    "anneal": "cosine",
+    "magnitude": 0.1,
+    "crop": 0.7,
+    "pair": "augmented",
+    "invariance": 5.0,
+    "balance": 10.0,
+}
 SCALES: dict[Budget, dict[str, Any]] = {
     "smoke": {
-        "network": gedi_models.CONVOLUTIONS,
+        **SMALL,
         "width": 4,
         "rows": 200,
         "steps": 4,
         "batch": 16,
         "rate": 1e-3,
         "warmup": 0,
-        "anneal": "cosine",
         "langevin": 1,
-        "step_size": 1.0,
-        "noise": 0.01,
         "clip": None,
         "chains": 32,
-        "reinitialise": 0.05,
-        "magnitude": 0.1,
-        "crop": 0.7,
-        "pair": "augmented",
-        "invariance": 5.0,
-        "balance": 10.0,
     },
     "laptop": {
-        "network": gedi_models.CONVOLUTIONS,
+        **SMALL,
         "width": 32,
         "rows": 10_000,
         "steps": 600,
         "batch": 64,
         "rate": 5e-4,
         "warmup": 50,
-        "anneal": "cosine",
         "langevin": 5,
-        "step_size": 1.0,
-        "noise": 0.01,
         "clip": 0.03,
         "chains": 256,
-        "reinitialise": 0.05,
-        "magnitude": 0.1,
-        "crop": 0.7,
-        "pair": "augmented",
-        "invariance": 5.0,
-        "balance": 10.0,
     },
     "full": {
+        **CHAINS,
         "network": gedi_models.RESIDUAL,
         "width": {"else": 128, "cifar100": 256},
         "rows": 73_257,
@@ -71,11 +66,8 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "warmup": 0,
         "anneal": "constant",
         "langevin": 20,
-        "step_size": 1.0,
-        "noise": 0.01,
         "clip": None,
         "chains": 10_000,
-        "reinitialise": 0.05,
         "magnitude": 0.0,
         "crop": None,
         "pair": "original",
@@ -93,6 +85,17 @@ MEASURING: dict[Budget, dict[str, int]] = {
 }
 """Test images; samples and the steps from noise to them; steps of the classifier whose features they are seen by."""
 
+COLOURS = dict(zip(METHODS, figures.PALETTE, strict=False))
+ACROSS = 12
+"""Images of a method in the figure."""
+
+DISTANCE = f"FD({trials.CLASSIFIER})"
+CLUSTERERS = ("BarlowTwins", "SwAV", "GEDI no gen")
+"""What trains without a density and is to generate nothing."""
+
+TOLERANCE = 0.05
+"""What GEDI's NMI may lose against the same without its generative term, for the claim to hold."""
+
 
 def trained_on(budget: Budget) -> tuple[str, ...]:
     """The sets that a budget trains on."""
@@ -102,11 +105,11 @@ def trained_on(budget: Budget) -> tuple[str, ...]:
 class OnImages(Study):
     """What both studies share: one model a unit of work, seed by seed, those that sample first: they take longest."""
 
-    code = CODE
+    code = ("probssl.studies.fitting", "probssl.studies.gedi_models", "probssl.studies.gedi_images_trials")
 
     def prepare(self, budget: Budget) -> None:
         for name in trained_on(budget):
-            gedi_models.images_of(name)
+            images_of(name)
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         def turn(config: Config) -> tuple[int, bool]:
@@ -125,45 +128,137 @@ class GediImages(OnImages):
     laptop = "25 to 30 min"
 
     def configs(self, budget: Budget) -> list[Config]:
-        measuring = MEASURING[budget]
-        found: list[Config] = [
-            {"model": model_config(data, method, seed, SCALES[budget]), **measuring}
+        sets, scale, measuring = trained_on(budget), SCALES[budget], MEASURING[budget]
+        models: list[Config] = [
+            {"model": model_config(data, method, seed, scale), **measuring}
             for seed in range(SEEDS[budget])
-            for data in trained_on(budget)
+            for data in sets
             for method in METHODS
         ]
-        for data in trained_on(budget):
-            found.append({"untrained": model_config(data, UNTRAINED, 0, SCALES[budget]), **measuring})
-        return found
+        return models + [{"untrained": model_config(data, UNTRAINED, 0, scale), **measuring} for data in sets]
 
     def trial(self, config: Config) -> Result:
-        if "untrained" in config:
-            return gedi_images_trials.reference_trial(config)
-        return gedi_images_trials.trial(config, code_version(self))
+        return trials.reference_trial(config) if "untrained" in config else trials.trial(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []
         for data in trained_on(budget):
             for method in METHODS:
-                found = of_model(results, data, method)
-                setting = f"{SETS[data]}, {method}"
-                for metric in ("NMI", "linear probe"):
-                    rows.append(self.row(setting, metric, [result[metric] for result in found], budget))
-                for title in found[0]["distances"] if found else ():
-                    rows.append(self.row(setting, title, [result["distances"][title] for result in found], budget))
+                found = scores_of(results, data, method)
+                metrics = list(found[0]) if found else ["NMI", "linear probe"]
+                rows += rows_of(self.name, f"{SETS[data]}, {method}", found, metrics, budget)
             for result in references_of(results, data):
-                for name, values in (("data against data", result["floor"]), ("uniform noise", result["ceiling"])):
-                    rows += [self.row(f"{SETS[data]}, {name}", title, [v], budget) for title, v in values.items()]
-                for name in ("untrained", "pixels"):
-                    rows.append(self.row(f"{SETS[data]}, {name}", "linear probe", [result[name]], budget))
-                rows.append(self.row(f"{SETS[data]}, classifier", "accuracy", [result["accuracy"]], budget))
+                known = {
+                    "data against data": result["floor"],
+                    "uniform noise": result["ceiling"],
+                    "untrained": {"linear probe": result["untrained"]},
+                    "pixels": {"linear probe": result["pixels"]},
+                    "classifier": {"accuracy": result["accuracy"]},
+                }
+                for name, numbers in known.items():
+                    rows += rows_of(self.name, f"{SETS[data]}, {name}", [numbers], list(numbers), budget)
         return rows
 
-    def row(self, setting: str, metric: str, values: Sequence[float], budget: Budget) -> Row:
-        """A row; published numbers are judged against those of the paper's own scale alone."""
-        return row_of(self.name, setting, metric, values, budget)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        sets, note = trained_on(budget), scale_notes(budget, MEASURING[budget]["test"])
+        held = {SETS[data]: all(one.holds(rows) for one in claims_of(data)) for data in sets}
+        good = all(held.values())
+        lead = (
+            f"On a set the claim holds if {DISTANCE} of GEDI's samples is below that of Barlow Twins, SwAV and GEDI no "
+            f"gen, and its NMI at most {TOLERANCE:g} below that of GEDI no gen: that is the rule. "
+            + "; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in held.items())
+        )
+        scores = Picture("scores", figure_scores(results, rows, sets))
+        sections = [Section("Scores", scores, note="Dots: seeds. Hollow: published, at the paper's scale.")]
+        for data in sets:
+            if samples := samples_of(results, data):
+                picture = Picture(f"samples-{data}", figures.image_rows(samples, 7.6))
+                about = f"Chains from uniform noise after the last step. {note}"
+                sections.append(Section(f"Samples, {SETS[data]}", picture, note=about))
+        settings = {row.setting: row.setting for row in rows}
+        metrics = list(dict.fromkeys(row.metric for row in rows))
+        table = pivot(rows, settings, metrics, cell=lambda row: judged(row, form=".3f"))
+        sections.append(Section("All numbers", table, note=note + left_out()))
+        verdict = "claim holds" if good else "claim does not hold on every set"
+        return Page("GEDI on images", lead, sections, (verdict, good))
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        shapes = {data: gedi_models.images_of(data).shape for data in trained_on(budget)}
-        notes = gedi_images_page.scale_notes(SCALES[budget], MEASURING[budget], SEEDS[budget])
-        return gedi_images_page.draw(results, rows, shapes, notes, out)
+
+def scores_of(results: Results, data: str, method: str) -> list[dict[str, float]]:
+    """Metric -> number of a method on a set, seed by seed."""
+    found = where(results, data=data, method=method)
+    return [{"NMI": one["NMI"], "linear probe": one["linear probe"], **one["distances"]} for one in found]
+
+
+def references_of(results: Results, data: str) -> list[Result]:
+    """What is known of a set without a trained model."""
+    return [result for config, result in results if config.get("untrained", {}).get("data") == data]
+
+
+def samples_of(results: Results, data: str) -> dict[str, Any]:
+    """Samples of every method, and images of the set; of seed 0."""
+    texts = {method: one["samples"] for method in METHODS for one in where(results, data=data, method=method)[:1]}
+    for one in references_of(results, data):
+        texts["test images"] = one["data"]
+    return {name: pictures.of_text(text, images_of(data).shape)[:ACROSS] for name, text in texts.items()}
+
+
+def scale_notes(budget: Budget, test: int) -> str:
+    """How large the experiment was, in words."""
+    scale, measuring, seeds = SCALES[budget], MEASURING[budget], SEEDS[budget]
+
+    def by_set(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{number} ({SETS.get(name, 'others')})" for name, number in value.items())
+        return f"{value:,}"
+
+    length = f"{by_set(scale['epochs'])} epochs" if "epochs" in scale else f"{by_set(scale['steps'])} steps"
+    temperature = scale["noise"] ** 2 / (2 * scale["step_size"])
+    return (
+        f"Network: {scale['network']}, {by_set(scale['width'])} numbers a representation; the first {scale['rows']:,} "
+        f"training images at most, {length} of {scale['batch']} images, {scale['langevin']} Langevin steps each at "
+        f"temperature {temperature:.1e}, {'one seed' if seeds == 1 else f'{seeds} seeds'}; {measuring['samples']:,} "
+        f"samples after {measuring['walk']} steps from noise; at most {test:,} test images. "
+    )
+
+
+def left_out() -> str:
+    """One sentence about the sets of the paper that are not here."""
+    missing = [SETS[name] for name in SETS if name not in gedi_models.sets()]
+    if not missing:
+        return ""
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in the data directory and left out."
+
+
+def claims_of(data: str) -> list[Claim]:
+    """GEDI generates better than what has no density, and clusters no worse than without its generative term."""
+    gedi, without = f"{SETS[data]}, GEDI", f"{SETS[data]}, GEDI no gen"
+    nearer = [Claim((f"{SETS[data]}, {method}", DISTANCE), (gedi, DISTANCE)) for method in CLUSTERERS]
+    return [*nearer, Claim((gedi, "NMI"), (without, "NMI"), -TOLERANCE)]
+
+
+def figure_scores(results: Results, rows: list[Row], sets: Sequence[str]) -> Figure:
+    """NMI, linear probe and Fréchet distance of every method, set beside set."""
+    metrics = ("NMI", "linear probe", DISTANCE)
+    published = {(row.setting, row.metric): row.published for row in rows}
+    drawn, axes = figures.panels(metrics, 3.3, 2.9)
+    for axis, metric in zip(axes, metrics, strict=True):
+        groups = {
+            SETS[data]: {method: [one[metric] for one in scores_of(results, data, method)] for method in METHODS}
+            for data in sets
+        }
+        printed = {(SETS[data], m): published.get((f"{SETS[data]}, {m}", metric)) for data in sets for m in METHODS}
+        figures.marks(axis, groups, COLOURS, printed)
+        for place, data in enumerate(sets):
+            for result in references_of(results, data):
+                levels = {"--": result["untrained"]} if metric == "linear probe" else {}
+                if metric == DISTANCE:
+                    levels = {"--": result["ceiling"][metric], ":": result["floor"][metric]}
+                for style, level in levels.items():
+                    axis.hlines(level, place - 0.42, place + 0.42, color=figures.MUTED, linewidth=1, linestyle=style)
+        if metric == DISTANCE:
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=-0.02)
+    dashed = {"color": figures.MUTED, "linestyle": "--"}
+    figures.legend(drawn, {**COLOURS, "untrained, or noise": dashed, "data": {**dashed, "linestyle": ":"}})
+    return drawn

@@ -1,4 +1,7 @@
-"""What `gedi/images` measures of a model: clusters, representation and samples, and what these stand between."""
+"""What `gedi/images` and `gedi/ood` measure of a model.
+
+Clusters, representation and samples, and what these stand between; how well scores tell its test images from others.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from torch.nn import functional as F
 
 from probssl.encoders import ConvEncoder, encode, seeded
 from probssl.metrics.generation import Extractor, pixel_components
+from probssl.metrics.outliers import detection
+from probssl.model.density import scores_of
 from probssl.runs.pictures import as_bytes
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
-from probssl.studies.gedi_models import TrainedModel, floats, images_of
+from probssl.studies.gedi_models import TrainedModel, floats
+from probssl.studies.image_sets import images_of
 from probssl.studies.pictures import as_text
 
 CLASSIFIER = "classifier"
@@ -26,6 +32,10 @@ CLASSIFIER_BATCH, CLASSIFIER_RATE = 64, 2e-3
 PROBE_ITERATIONS = 200
 SHOWN = 40
 """Images of a method in the figure."""
+
+NOISE, CONSTANT = "uniform noise", "one colour"
+MADE = (NOISE, CONSTANT)
+"""Images that are made up, beside those of other sets."""
 
 
 class Classifier(nn.Module):
@@ -79,10 +89,10 @@ def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
     return Extractor(CLASSIFIER, features), pixel_components(train[:1_000].numpy(), COMPONENTS)
 
 
-def trial(config: Config, code: str) -> Result:
+def trial(config: Config) -> Result:
     """Train a model, or find it, and measure it on test images and by samples from noise."""
     chosen = config["model"]
-    model = models.trained(chosen, code)
+    model = models.trained(chosen)
     samples, energies = sampled(model, config["samples"], config["walk"], chosen)
     return {
         "NMI": agreement(model, chosen, config["test"]),
@@ -160,3 +170,42 @@ def distances(images: np.ndarray, chosen: Config, config: Config) -> dict[str, f
     real = floats(images_of(chosen["data"]).test_images[: config["test"]]).numpy()
     found = extractors(chosen["data"], chosen["rows"], config["classifier"])
     return {extractor.title: extractor.distance(images, real) for extractor in found}
+
+
+# --- images from outside ----------------------------------------------------------------------------------------------
+
+
+def outside_of(name: str, shape: tuple[int, ...], count: int) -> Tensor:
+    """The first test images of a set, or made-up ones, in the shape of the set trained on: [count, *shape].
+
+    Images of another size get a margin of zeros, or lose theirs; grey becomes three equal channels, and colours become
+    their mean where the model sees one channel.
+    """
+    if name == NOISE:
+        return torch.rand(count, *shape, generator=torch.Generator().manual_seed(50_000))
+    if name == CONSTANT:
+        colours = torch.rand(count, shape[0], 1, 1, generator=torch.Generator().manual_seed(50_001))
+        return colours.expand(count, *shape).contiguous()
+    x = floats(images_of(name).test_images[:count])
+    channels, height, width = shape
+    if x.shape[1] != channels:
+        x = x.mean(1, keepdim=True).expand(-1, channels, -1, -1)
+    down, across = height - x.shape[2], width - x.shape[3]
+    return F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2)).contiguous()
+
+
+def ood_trial(config: Config) -> Result:
+    """Train a model, or find it, and compare scores of its test images with those of every set outside."""
+    model = models.trained(config["model"])
+    found = images_of(config["model"]["data"])
+    inside = scores(model, floats(found.test_images[: config["test"]]))
+    result: Result = {}
+    for name in config["outside"]:
+        other = scores(model, outside_of(name, found.shape, config["test"]))
+        result[name] = {score: detection(inside[score], other[score]).as_dict() for score in inside}
+    return {"detections": result, "loss": model.loss}
+
+
+def scores(model: TrainedModel, x: Tensor) -> dict[str, np.ndarray]:
+    """Every score of `probssl.model.density.SCORES` for images x, [n] each."""
+    return scores_of(model.log_density, model.log_probabilities, x, at_once=models.AT_ONCE)

@@ -6,7 +6,6 @@ augmentations are those of its Table 9 but for what a budget says.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl.data import load_images, unit_floats
-from probssl.data.directory import cache_directory
-from probssl.data.image_set import ImageSet
+from probssl.data import unit_floats
 from probssl.data.images import find_images
 from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, seeded
-from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.grids.versions import version_of
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
 from probssl.pairings.views import standard_normal
 from probssl.samplers import SGLD, Box, UniformStart
-from probssl.grids import keys
-from probssl.studies.base import Config
-from probssl.training import TrainingPlan, fit
-from probssl.training.checkpoints import gather, restore
-from probssl.training.files import load_tensors, save_tensors
+from probssl.studies.base import Config, chosen
+from probssl.studies.fitting import last_loss, trained_once
+from probssl.studies.image_sets import images_of
+from probssl.training import TrainingPlan
 
 SETS = {
     "mnist": "MNIST",
@@ -67,17 +63,6 @@ AT_ONCE = 500
 def sets() -> tuple[str, ...]:
     """The sets to train on: the free ones, and what else there is."""
     return FREE + tuple(name for name in SETS if name not in FREE and find_images(name))
-
-
-def absent() -> list[str]:
-    """Titles of the paper's sets that are not here."""
-    return [SETS[name] for name in SETS if name not in sets()]
-
-
-@functools.cache
-def images_of(name: str) -> ImageSet:
-    """A set of images, read once a process."""
-    return load_images(name)
 
 
 def floats(images: np.ndarray) -> Tensor:
@@ -141,8 +126,7 @@ class TrainedModel:
 
 def model_config(data: str, method: str, seed: int, scale: dict[str, Any]) -> Config:
     """All that a training depends on. `scale` is a budget's; a dict in it has a value for sets and one else."""
-    own = {name: value.get(data, value["else"]) if isinstance(value, dict) else value for name, value in scale.items()}
-    return {"data": data, "method": method, "seed": seed, **own}
+    return {"data": data, "method": method, "seed": seed, **chosen(scale, data)}
 
 
 def build(config: Config) -> tuple[nn.Module, Objective | None, nn.Module]:
@@ -213,25 +197,14 @@ def plan_of(config: Config, rows: int) -> TrainingPlan:
     )
 
 
-def trained(config: Config, code: str) -> TrainedModel:
-    """The model of a configuration, from the cache if this version of the code has trained it there, else trained now.
-
-    What is cached is the weights, in `models/` of the user's cache directory: both experiments ask for the same models.
-    """
+def trained(config: Config) -> TrainedModel:
+    """The model of a configuration, trained once by this version of the code: both experiments ask for it."""
     encoder, objective, head = build(config)
-    path = cache_directory() / "models" / f"{keys.key_of('gedi/models', config, code)}.safetensors"
     loss = None
-    try:
-        tensors, told = load_tensors(path)
-        restore(encoder, "encoder", tensors)
-        restore(head, "head", tensors)
-        loss = told["loss"]
-    except CheckpointError:
-        if objective is not None:
-            loss = train(config, encoder, objective, head)
-        with contextlib.suppress(OSError):
-            tensors = {**gather("encoder", encoder.state_dict()), **gather("head", head.state_dict())}
-            save_tensors(path, tensors, {"loss": loss, "config": config})
+    if objective is not None:
+        code = version_of((__name__, "probssl.studies.fitting"), "gedi/models")
+        training = functools.partial(train, config, encoder, objective, head)
+        loss = trained_once("gedi/models", config, code, {"encoder": encoder, "head": head}, training)
     return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)
 
 
@@ -240,14 +213,10 @@ def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Mod
     x = floats(images_of(config["data"]).train_images[: config["rows"]])
     changes = {} if config["crop"] is None else {"crop_scale": config["crop"]}
     pairing = NoisyImages(PRESETS[config["data"]], **changes)
-    fitted = fit(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(fitted.failure)
+    loss = last_loss(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
     if isinstance(head, Standardised):
         encoder.eval()
         with torch.no_grad():
             z = torch.cat([encoder(part) for part in x.split(AT_ONCE)])
         head.mean, head.deviation = z.mean(0), z.std(0).clamp_min(1e-6)
-    return float(next(row["loss"] for row in reversed(fitted.history) if "loss" in row))
+    return loss

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from probssl.model.density import SCORES
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import gedi_ood_trials, pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row, row_of
-from probssl.studies.gedi_images import MEASURING, SCALES, SEEDS, OnImages, trained_on
-from probssl.studies.gedi_images_page import COLOURS, left_out, of_model, scale_notes
+from probssl.studies import gedi_images_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, row_of, where
+from probssl.studies.gedi_images import COLOURS, SCALES, SEEDS, OnImages, left_out, scale_notes, trained_on
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
-from probssl.studies.gedi_ood_trials import MADE
-from probssl.grids.versions import code_version
-from probssl.training.files import write_text
+from probssl.studies.page import Page, Picture, Section, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ALL = (*METHODS, UNTRAINED)
 TEST = {"smoke": 100, "laptop": 1_000, "full": 26_032}
@@ -30,7 +28,12 @@ PUBLISHED_SCORE = "score norm"
 def outside(data: str, budget: Budget) -> list[str]:
     """What a model of a set is tested against: every other set there is, and made-up images."""
     others = ("fashion-mnist",) if budget == "smoke" else trained_on(budget)
-    return [*(name for name in others if name != data), *MADE]
+    return [*(name for name in others if name != data), *gedi_images_trials.MADE]
+
+
+def versus(data: str, other: str) -> str:
+    """The name of a pair of sets, as published."""
+    return f"{SETS[data]} against {SETS.get(other, other)}"
 
 
 class GediOOD(OnImages):
@@ -54,47 +57,48 @@ class GediOOD(OnImages):
         ]
 
     def trial(self, config: Config) -> Result:
-        return gedi_ood_trials.trial(config, code_version(self))
+        return gedi_images_trials.ood_trial(config)
+
+    def pairs(self, budget: Budget) -> list[tuple[str, str]]:
+        """Sets trained on, and what each is tested against."""
+        return [(data, other) for data in trained_on(budget) for other in outside(data, budget)]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []
-        for data in trained_on(budget):
-            for other in outside(data, budget):
-                for method in ALL:
-                    setting = f"{SETS[data]} against {SETS.get(other, other)}, {method}"
-                    for score in SCORES:
-                        values = [found["auroc"] for found in detections(results, data, other, method, score)]
-                        rows.append(row_of(self.name, setting, f"AUROC of the {score}", values, budget))
+        for pair in self.pairs(budget):
+            for method in ALL:
+                for score in SCORES:
+                    values = [found["auroc"] for found in detections(results, *pair, method, score)]
+                    rows.append(
+                        row_of(self.name, f"{versus(*pair)}, {method}", f"AUROC of the {score}", values, budget)
+                    )
         return rows
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        pairs = [(data, other) for data in trained_on(budget) for other in outside(data, budget)]
-        shown = pictures.save(out, {"auroc": figure_auroc(results, pairs)})
-        effects = {pair: effect(results, *pair, PUBLISHED_SCORE) for pair in pairs}
-        better = sum(found == "better" for found in effects.values())
-        worse = sum(found == "worse" for found in effects.values())
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        pairs = self.pairs(budget)
+        effects = [effect(results, *pair, PUBLISHED_SCORE) for pair in pairs]
+        better, worse = effects.count("better"), effects.count("worse")
         good = better > worse and worse == 0
         lead = (
-            f"{html.badge('claim holds' if good else 'claim does not hold everywhere', good)} &nbsp;By the score norm "
-            f"GEDI tells images better than GEDI no gen in {better} of {len(pairs)} pairs of sets and worse in "
-            f"{worse}; in the others their intervals overlap. It is better, or worse, where the 95 % intervals over "
-            "test images of all its seeds lie above, or below, all of the other's: that is the rule."
+            f"By the score norm GEDI tells images better than GEDI no gen in {better} of {len(pairs)} pairs of sets "
+            f"and worse in {worse}; in the others their intervals overlap. It is better, or worse, where the 95 % "
+            "intervals over test images of all its seeds lie above, or below, all of the other's: that is the rule."
         )
-        notes = scale_notes(SCALES[budget], {**MEASURING[budget], "test": TEST[budget]}, SEEDS[budget])
+        notes = scale_notes(budget, TEST[budget]) + left_out()
+        beside = [[versus(*pair), *(effect(results, *pair, score) for score in SCORES)] for pair in pairs]
+        auroc = Picture("auroc", figure_auroc(results, pairs))
         sections = [
-            html.section("AUROC", shown["auroc"], f"A mark a seed, with its 95 % interval over test images. {notes}"),
-            html.section("GEDI beside GEDI no gen", _effects_table(results, pairs)),
-            *(html.section(f"AUROC of the {score}", _table(results, rows, pairs, score)) for score in SCORES),
-            html.section("Left out", html.escape(left_out() or "Nothing: all five sets are here.")),
+            Section("AUROC", auroc, note=f"A mark a seed, with its 95 % interval over test images. {notes}"),
+            Section("GEDI beside GEDI no gen", Table(["trained on", *SCORES], beside)),
+            *(Section(f"AUROC of the {score}", score_table(results, rows, pairs, score)) for score in SCORES),
         ]
-        page = out / "index.html"
-        write_text(page, html.page("GEDI and images it has not seen", lead, sections))
-        return page
+        verdict = "claim holds" if good else "claim does not hold everywhere"
+        return Page("GEDI and images it has not seen", lead, sections, (verdict, good))
 
 
 def detections(results: Results, data: str, other: str, method: str, score: str) -> list[dict[str, float]]:
     """AUROC and interval of one score of one method for a pair of sets, a seed each."""
-    return [found["detections"][other][score] for found in of_model(results, data, method)]
+    return [found["detections"][other][score] for found in where(results, data=data, method=method)]
 
 
 def effect(results: Results, data: str, other: str, score: str) -> str:
@@ -109,54 +113,38 @@ def effect(results: Results, data: str, other: str, score: str) -> str:
     return "no clear difference"
 
 
-def figure_auroc(results: Results, pairs: list[tuple[str, str]]) -> Any:
+def figure_auroc(results: Results, pairs: list[tuple[str, str]]) -> Figure:
     """AUROC of every method for every pair of sets, a panel a score."""
-    figure, axes = figures.new_figure(10.0, 1.2 + 0.42 * len(pairs), len(SCORES), sharey=True)
+    titles = [f"AUROC of the {score}" for score in SCORES]
+    drawn, axes = figures.panels(titles, 3.3, 1.2 + 0.42 * len(pairs), sharey=True)
     colours = {**COLOURS, UNTRAINED: figures.MUTED}
     for axis, score in zip(axes, SCORES, strict=True):
         axis.axvline(0.5, color=figures.MUTED, linewidth=0.8, linestyle=":")
         for place, pair in enumerate(pairs):
             for number, (method, colour) in enumerate(colours.items()):
+                height = place + 0.13 * (number - (len(colours) - 1) / 2)
                 for found in detections(results, *pair, method, score):
-                    y = place + 0.13 * (number - (len(colours) - 1) / 2)
-                    axis.hlines(y, found["low"], found["high"], color=colour, linewidth=1)
-                    axis.plot(found["auroc"], y, "o", color=colour, markersize=3.5)
+                    axis.hlines(height, found["low"], found["high"], color=colour, linewidth=1)
+                    axis.plot(found["auroc"], height, "o", color=colour, markersize=3.5)
             if place % 2:
                 axis.axhspan(place - 0.5, place + 0.5, color=figures.MUTED, alpha=0.07, linewidth=0)
-        axis.set_title(f"AUROC of the {score}", fontsize=9, color=figures.INK, loc="left")
         axis.set_xlim(-0.02, 1.02)
-    names = [f"{SETS[data]} / {SETS.get(other, other)}" for data, other in pairs]
-    axes[0].set_yticks(range(len(pairs)), names)
+    axes[0].set_yticks(range(len(pairs)), [versus(*pair).replace(" against ", " / ") for pair in pairs])
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
-    handles = [axes[0].plot([], [], "o", color=colour, markersize=4, label=name)[0] for name, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    return figure
+    figures.legend(drawn, colours)
+    return drawn
 
 
-def _effects_table(results: Results, pairs: list[tuple[str, str]]) -> str:
-    body = [
-        [f"{SETS[data]} against {SETS.get(other, other)}", *(effect(results, data, other, score) for score in SCORES)]
-        for data, other in pairs
-    ]
-    return html.table(["trained on", *SCORES], body)
-
-
-def _table(results: Results, rows: list[Row], pairs: list[tuple[str, str]], score: str) -> str:
+def score_table(results: Results, rows: list[Row], pairs: list[tuple[str, str]], score: str) -> Table:
+    """The mean over seeds, the least and largest end of their intervals, and what is published."""
     published = {row.setting: row.published for row in rows if row.metric == f"AUROC of the {score}"}
-    body = []
-    for data, other in pairs:
-        pair = f"{SETS[data]} against {SETS.get(other, other)}"
-        cells = []
-        for method in ALL:
-            found = detections(results, data, other, method, score)
-            printed = published.get(f"{pair}, {method}")
-            cell = "–" if not found else _interval(found)
-            cells.append(cell if printed is None else f"{cell} (published {printed:g})")
-        body.append([pair, *cells])
-    return html.table(["trained on", *ALL], body)
 
+    def cell(pair: tuple[str, str], method: str) -> str:
+        found, printed = detections(results, *pair, method, score), published.get(f"{versus(*pair)}, {method}")
+        if not found:
+            return "–"
+        low, high = min(one["low"] for one in found), max(one["high"] for one in found)
+        ours = f"{np.mean([one['auroc'] for one in found]):.3f} [{low:.2f}, {high:.2f}]"
+        return ours if printed is None else f"{ours} (published {printed:g})"
 
-def _interval(found: list[dict[str, float]]) -> str:
-    """The mean over seeds, and the least and largest end of their intervals."""
-    mean = np.mean([one["auroc"] for one in found])
-    return f"{mean:.3f} [{min(one['low'] for one in found):.2f}, {max(one['high'] for one in found):.2f}]"
+    return Table(["trained on", *ALL], [[versus(*pair), *(cell(pair, method) for method in ALL)] for pair in pairs])

@@ -6,19 +6,20 @@ undone alone. The settings were chosen by seeds 100 to 103, of which nothing is 
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
-from probssl.report import page as html
-from probssl.studies import gedi_toy_figures as drawn
-from probssl.studies import gedi_toy_trials, pictures
+from probssl.objectives.gedi import ABLATIONS
+from probssl.report import figures
+from probssl.studies import gedi_toy_trials as trials
 from probssl.studies.base import (
     Budget,
+    Claim,
     Config,
     Result,
     Results,
@@ -27,26 +28,21 @@ from probssl.studies.base import (
     best_starts,
     even_parts,
     first_starts,
+    row_of,
+    where,
 )
-from probssl.studies.comparison import references, verdict
-from probssl.studies.gedi_toy_trials import (
-    BASELINES,
-    CHANGES,
-    DATA,
-    PRINTED,
-    TWO_STAGE,
-    VARIANTS,
-    Settings,
-    fresh_points,
-    points,
-    true_log_density,
-)
-from probssl.theory.clustering import open_failure_modes
-from probssl.training.files import write_text
+from probssl.studies.gedi_toy_trials import BASELINES, DATA, VARIANTS, Settings
+from probssl.studies.page import Page, Picture, Section, Table, claim, judged, numbers, pivot
+from probssl.theory.clustering import FAILURE_MODES, open_failure_modes
 
-METHODS = (*VARIANTS, TWO_STAGE, *BASELINES)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = (*VARIANTS, trials.TWO_STAGE, *BASELINES)
 AS_PRINTED = {f"{method} as printed": method for method in ("GEDI no gen", "GEDI")}
 TERMS = {"generative": "generative", "invariance": "invariance", "balance": "prior"}
+LEAST = {"invariance": 0.0, "prior": math.log(2)}
+"""The least that a term can be."""
 
 NMI, LIKELIHOOD = "NMI", "log likelihood"
 
@@ -59,6 +55,11 @@ SCALE: dict[Budget, tuple[int, int, int, int]] = {  # seeds, seeds of each chang
     "full": (5, 5, 3000, 20_000),
 }
 
+SHADES: dict[str, dict[str, Any]] = {
+    "prediction": {"cmap": "coolwarm", "vmin": 0, "vmax": 1, "alpha": 0.4},
+    "density": {"cmap": "Blues", "vmin": -10, "vmax": 0},
+}
+
 
 def config(setting: str, data: str, method: str, settings: Settings, seed: int, start: int = 0) -> Config:
     """One training; seed 0 is drawn. Another start has other initial weights, and the same data and batches."""
@@ -66,29 +67,39 @@ def config(setting: str, data: str, method: str, settings: Settings, seed: int, 
         "setting": f"{data}, {setting}",
         "data": data,
         "method": method,
-        "settings": dataclasses.asdict(settings),
+        "settings": asdict(settings),
         "seed": seed,
         "start": start,
         "picture": seed == 0 and setting in METHODS,
     }
 
 
-class Toy(Study):
+class OnToys(Study):
+    """Trainings on moons and circles, many of them as one."""
+
+    code = ("probssl.studies.gedi_toy_trials",)
+
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+        return trials.run_batch(configs)
+
+
+class Toy(OnToys):
     """Every method on both data sets, GEDI as printed, and GEDI with one change undone at a time."""
 
     name = "gedi/toy"
     paper = "GEDI, §6.1, §6.2 and L"
     claim = "the three terms together cluster moons and circles; without one of them training fails as theory says"
     laptop = "about 20 min"
-    code = ("probssl.studies.gedi_toy_trials",)
 
     def configs(self, budget: Budget) -> list[Config]:
         seeds, few, steps, printed_steps = SCALE[budget]
-        found, printed = Settings(steps=steps), dataclasses.replace(PRINTED, steps=printed_steps)
+        found, printed = Settings(steps=steps), replace(trials.PRINTED, steps=printed_steps)
         # Baselines have no prior term, no chains and a network of their own, and are trained as printed.
         settings = {method: (method, printed if method in BASELINES else found, seeds) for method in METHODS}
         settings |= {name: (method, printed, seeds) for name, method in AS_PRINTED.items()}
-        settings |= {f"GEDI, {name}": ("GEDI", dataclasses.replace(found, **c), few) for name, c in CHANGES.items()}
+        settings |= {
+            f"GEDI, {name}": ("GEDI", replace(found, **change), few) for name, change in trials.CHANGES.items()
+        }
         return [
             config(setting, data, method, own, seed, start)
             for setting, (method, own, count) in settings.items()
@@ -96,9 +107,6 @@ class Toy(Study):
             for data in DATA
             for seed in range(count)
         ]
-
-    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
-        return gedi_toy_trials.run_batch(configs)
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         """What trains as one together: the seeds and data sets of a setting, the dearest first."""
@@ -109,46 +117,113 @@ class Toy(Study):
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         groups = grouped([*best(results), *first_alone(results)])
-        rows = [_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in groups.items()]
-        for setting, group in groups.items():
-            values = [result[LIKELIHOOD] for _, result in group if LIKELIHOOD in result]
-            if values:
-                rows.append(_row(setting, LIKELIHOOD, values))
+        rows = []
+        for metric in (NMI, LIKELIHOOD):
+            for setting, group in groups.items():
+                values = [result[metric] for _, result in group if metric in result]
+                rows += [toy_row(setting, metric, values)] if values else []
         for data in DATA:
-            seeds = {one["seed"] for one, _ in results if one["data"] == data}
-            for name, values in likelihoods_without_training(data, sorted(seeds)).items():
-                rows.append(_row(f"{data}, {name}", LIKELIHOOD, values))
+            seeds = sorted({one["seed"] for one, _ in results if one["data"] == data})
+            for name, values in likelihoods_without_training(data, seeds).items():
+                rows.append(toy_row(f"{data}, {name}", LIKELIHOOD, values))
         return rows
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         results = best(results)
-        found = {
-            "clusters": drawn.figure_clusters(results, METHODS),
-            "densities": drawn.figure_densities(results, [m for m in METHODS if m not in BASELINES]),
-            "terms": drawn.figure_terms(results, ("GEDI", "GEDI no gen", *AS_PRINTED)),
+        settings = {row.setting: row.setting for row in rows}
+        scores = pivot(rows, settings, {NMI: NMI, LIKELIHOOD: "nats a point"}, cell=lambda row: judged(row, form=".2f"))
+        about = (
+            "NMI: means over seeds. Log-likelihoods of test points: medians; densities of two features are normalised "
+            "over a square, so they are exact, and the paper has none."
+        )
+        head = ["setting", "open by theory", "seen", "invariance", "prior − ln 2", "largest share", "labels agree"]
+        clusters = Picture("clusters", figure_planes(results, METHODS, "prediction"))
+        densities = Picture("densities", figure_planes(results, METHODS[: -len(BASELINES)], "density"))
+        terms = Picture("terms", figure_terms(results, ("GEDI", "GEDI no gen", *AS_PRINTED)))
+        lead = (
+            "One network that clusters and is a density, trained without labels by three terms; each of its ablations "
+        )
+        return Page(
+            "GEDI on moons and circles",
+            lead + "lacks one. The claim holds if GEDI has an NMI of at least 0.94 on both.",
+            [
+                Section("Figure 3 and 5: clusters", clusters, note="Seed 0, test points; shades are p(y | x)."),
+                Section("Figure 5: densities", densities, note="Seed 0; log p(x) up to a constant, dots are samples."),
+                Section("Figure 4: the terms and their least values", terms, note="One line a seed."),
+                Section("Normalised mutual information and log-likelihood", scores, note=about),
+                Section("The triad of failures", Table(head, diagnoses(results)), note="Medians over seeds."),
+            ],
+            claim(all(Claim((f"{data}, GEDI", NMI), 0.94).holds(rows) for data in DATA)),
+        )
+
+
+class Sensitivity(OnToys):
+    """GEDI over the weights of its invariance and prior terms (GEDI Figure 8)."""
+
+    name = "gedi/sensitivity"
+    paper = "GEDI, Figure 8"
+    claim = "GEDI clusters for a wide range of weights of its invariance and prior terms"
+    laptop = "10 to 15 min"
+
+    def weights(self, budget: Budget) -> tuple[int, ...]:
+        """Weights that either term takes."""
+        return (0, 50) if budget == "smoke" else (0, 10, 20, 30, 40, 50)
+
+    def configs(self, budget: Budget) -> list[Config]:
+        changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
+        return [
+            config(
+                f"invariance {invariance}, prior {prior}",
+                data,
+                "GEDI",
+                Settings(invariance=float(invariance), prior=float(prior), **changed),
+                seed,
+            )
+            for invariance in self.weights(budget)
+            for prior in self.weights(budget)
+            for data in DATA
+            for seed in range({"smoke": 1, "laptop": 2, "full": 5}[budget])
+        ]
+
+    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
+        return even_parts(configs, 12)
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        groups = grouped(results).items()
+        return [toy_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in groups]
+
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        weights = [str(weight) for weight in self.weights(budget)]
+        parted = [(row, *row.setting.rpartition(", ")[::2]) for row in rows]
+        by_weights = [replace(row, setting=setting, metric=prior) for row, setting, prior in parted]
+        settings = {
+            f"{data}, invariance {weight}": f"{data}, invariance {weight}" for data in DATA for weight in weights
         }
-        shown = pictures.save(out, found)
-        page = out / "index.html"
-        write_text(page, _page(results, rows, shown))
-        return page
+        priors = [f"prior {weight}" for weight in weights]
+        table = pivot(by_weights, settings, priors, NMI, lambda row: numbers(row, form=".2f"))
+        known = {(row.setting, row.metric): row.value for row in by_weights}
+        drawn, axes = figures.panels(DATA, 4.2, 3.6, x="weight of the invariance term", y="weight of the prior term")
+        for axis, data in zip(axes, DATA, strict=True):
+            cells = [[known.get((f"{data}, invariance {weight}", prior)) for weight in weights] for prior in priors]
+            figures.heatmap(axis, np.array(cells, dtype=float), weights, weights)
+        picture = Picture("sensitivity", drawn)
+        over = Section("Figure 8: NMI over the weights", picture, note="Means over seeds.")
+        return Page("GEDI over its weights", self.claim, [over, Section("Numbers", table)])
 
 
-def _row(setting: str, metric: str, values: Sequence[float]) -> Row:
+def toy_row(setting: str, metric: str, values: Sequence[float]) -> Row:
     """The mean over seeds, of log-likelihoods, which a density of spikes sends to −∞, the median; and the deviation."""
-    middle = float(np.median(values) if metric == LIKELIHOOD else np.mean(values))
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    reference = references(Toy.name).get((setting, metric))
-    published = reference.value if reference else None
-    return Row(setting, metric, middle, spread, published, verdict(middle, spread, len(values), reference))
+    row = row_of(Toy.name, setting, metric, values, median=metric == LIKELIHOOD)
+    return replace(row, spread=row.spread or 0.0)
 
 
 def likelihoods_without_training(data: str, seeds: Sequence[int]) -> dict[str, list[float]]:
     """Mean log-likelihoods of test points under the law they come from, the most there can be, and a fitted normal."""
     found: dict[str, list[float]] = {"the law itself": [], "a normal distribution": []}
     for seed in seeds:
-        train, test = points(data, seed)[0].numpy(), fresh_points(data, seed)[0].numpy()
+        train, test = trials.points(data, seed)[0].numpy(), trials.fresh_points(data, seed)[0].numpy()
         normal = stats.multivariate_normal(train.mean(0), np.cov(train.T))
-        found["the law itself"].append(float(true_log_density(data, test).mean()))
+        found["the law itself"].append(float(trials.true_log_density(data, test).mean()))
         found["a normal distribution"].append(float(normal.logpdf(test).mean()))
     return found
 
@@ -179,108 +254,63 @@ def first_alone(results: Results) -> Results:
 
 def predicted(method: str) -> str:
     """The failures of the triad that theory leaves open for a method's terms."""
-    variant = VARIANTS.get(method, "")
-    if not variant:
+    if method not in VARIANTS:
         return "–"
-    from probssl.objectives.gedi import ABLATIONS
-
-    return ", ".join(open_failure_modes([TERMS[term] for term in ABLATIONS[variant]])) or "none"
+    return ", ".join(open_failure_modes([TERMS[term] for term in ABLATIONS[VARIANTS[method]]])) or "none"
 
 
 def diagnoses(results: Results) -> list[list[str]]:
     """What theory leaves open and what was seen, a line a setting."""
     lines = []
     for setting, group in grouped(results).items():
-        method, seen = group[0][0]["method"], [result for _, result in group if "failures" in result]
+        seen = [result for _, result in group if "failures" in result]
         if not seen:
             continue
-        counts = {mode: sum(mode in result["failures"] for result in seen) for mode in drawn.MODES}
+        counts = {mode: sum(mode in result["failures"] for result in seen) for mode in FAILURE_MODES}
         happened = ", ".join(f"{mode} {count}/{len(seen)}" for mode, count in counts.items() if count) or "none"
-        numbers = [
-            f"{np.median([result[key] for result in seen]):.3f}"
-            for key in ("invariance", "prior_gap", "largest_share", "agreement")
-        ]
-        lines.append([setting, predicted(method), happened, *numbers])
+        measured = ("invariance", "prior_gap", "largest_share", "agreement")
+        medians = [f"{np.median([result[key] for result in seen]):.3f}" for key in measured]
+        lines.append([setting, predicted(group[0][0]["method"]), happened, *medians])
     return lines
 
 
-def _page(results: Results, rows: list[Row], shown: dict[str, str]) -> str:
-    scores = {row.setting: row for row in rows if row.metric == NMI}
-    body = [
-        [setting, _spread(row), "–" if row.published is None else f"{row.published:.2f}", row.verdict]
-        for setting, row in scores.items()
-    ]
-    likelihoods = [[row.setting, _spread(row)] for row in rows if row.metric == LIKELIHOOD]
-    held = all((scores[f"{data}, GEDI"].value or 0) >= 0.94 for data in DATA if f"{data}, GEDI" in scores)
-    lead = (
-        f"{html.badge('claim holds' if held else 'claim does not hold', held)} &nbsp;One network that clusters and "
-        "is a density, trained without labels by three terms; each of its ablations lacks one."
-    )
-    head = ["setting", "open by theory", "seen", "invariance", "prior − ln 2", "largest share", "labels agree"]
-    sections = [
-        html.section("Figure 3 and 5: clusters", shown["clusters"], "Seed 0, test points; shades are p(y | x)."),
-        html.section("Figure 5: densities", shown["densities"], "Seed 0; log p(x) up to a constant, dots are samples."),
-        html.section("Figure 4: the terms and their least values", shown["terms"], "One line a seed."),
-        html.section("Normalised mutual information", html.table(["setting", NMI, "paper", "verdict"], body)),
-        html.section(
-            "Log-likelihood of test points",
-            html.table(["setting", "nats a point"], likelihoods),
-            "Medians over seeds. Densities of two features are normalised over a square, so this is exact; the paper "
-            "has no such number.",
-        ),
-        html.section("The triad of failures", html.table(head, diagnoses(results)), "Medians over seeds."),
-    ]
-    return html.page("GEDI on moons and circles", lead, sections)
+def figure_planes(results: Results, methods: Sequence[str], shade: str) -> Figure:
+    """Figures 3 and 5, a column a method, of seed 0.
+
+    Over a `prediction`, p(y | x), test points in the colours of their clusters; over a `density`, log p(x) up to a
+    constant and ten nats deep, samples where there are chains.
+    """
+    found = {(c["data"], c["method"]): result for c, result in results if c["picture"] and "picture" in result}
+    cells = [(data, method) for data in DATA for method in methods]
+    scores = [f"  {found[cell][NMI]:.2f}" if shade == "prediction" and cell in found else "" for cell in cells]
+    titles = [method + score for (_, method), score in zip(cells, scores, strict=True)]
+    drawn, axes = figures.panels(titles, 1.5, 1.7, len(methods))
+    for axis, cell in zip(axes, cells, strict=True):
+        extent = trials.EXTENT[cell[0]]
+        figures.bare(axis)
+        axis.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
+        if cell not in found:
+            continue
+        picture = found[cell]["picture"]
+        if len(picture[shade]):
+            shown = np.reshape(picture[shade], (trials.GRID, trials.GRID))
+            axis.imshow(shown, extent=extent, origin="lower", **SHADES[shade])
+        if shade == "prediction":
+            dots, colours = trials.fresh_points(cell[0], 0)[0].numpy(), figures.colours(np.array(picture["clusters"]))
+        else:
+            dots, colours = np.reshape(picture["samples"], (-1, 2)), [figures.PALETTE[3]] * len(picture["samples"])
+        axis.scatter(*dots.T, c=colours, s=1.5, linewidths=0)
+    return drawn
 
 
-def _spread(row: Row) -> str:
-    return "–" if row.value is None else f"{row.value:.2f} ± {row.spread:.2f}"
-
-
-class Sensitivity(Study):
-    """GEDI over the weights of its invariance and prior terms (GEDI Figure 8)."""
-
-    name = "gedi/sensitivity"
-    paper = "GEDI, Figure 8"
-    claim = "GEDI clusters for a wide range of weights of its invariance and prior terms"
-    laptop = "10 to 15 min"
-    code = ("probssl.studies.gedi_toy_trials",)
-
-    WEIGHTS = (0, 10, 20, 30, 40, 50)
-
-    def configs(self, budget: Budget) -> list[Config]:
-        seeds = {"smoke": 1, "laptop": 2, "full": 5}[budget]
-        weights = (0, 50) if budget == "smoke" else self.WEIGHTS
-        changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
-        found = []
-        for invariance in weights:
-            for prior in weights:
-                own = Settings(invariance=float(invariance), prior=float(prior), **changed)
-                found += [
-                    config(f"invariance {invariance}, prior {prior}", data, "GEDI", own, seed)
-                    for data in DATA
-                    for seed in range(seeds)
-                ]
-        return [{**one, "picture": False} for one in found]
-
-    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
-        return gedi_toy_trials.run_batch(configs)
-
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return even_parts(configs, 12)
-
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return [_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in grouped(results).items()]
-
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        shown = pictures.save(out, {"sensitivity": drawn.figure_sensitivity(results)})
-        sections = [
-            html.section("Figure 8: NMI over the weights", shown["sensitivity"], "Means over seeds."),
-            html.section(
-                "Numbers",
-                html.table(["setting", NMI], [[row.setting, _spread(row)] for row in rows]),
-            ),
-        ]
-        page = out / "index.html"
-        write_text(page, html.page("GEDI over its weights", html.escape(self.claim), sections))
-        return page
+def figure_terms(results: Results, settings: Sequence[str]) -> Figure:
+    """Figure 4: invariance above 0 and prior above ln 2 while training, one line a seed, a column a setting."""
+    cells = [(data, term, setting) for data in DATA for term in LEAST for setting in settings]
+    titles = [f"{setting}\n{data}: {term}" for data, term, setting in cells]
+    drawn, axes = figures.panels(titles, 2.4, 1.7, len(settings), x="step", sharey="row")
+    for axis, (data, term, setting) in zip(axes, cells, strict=True):
+        curves = [figures.logged(one["curve"], term) for one in where(results, setting=f"{data}, {setting}")]
+        figures.lines(axis, {setting: curves}, legend=False, linewidth=0.8, alpha=0.7)
+        axis.axhline(LEAST[term], color=figures.PALETTE[3], linewidth=1, linestyle=":")
+        axis.set_ylim(*((-0.02, 0.4) if term == "invariance" else (0.6, 2.2)))
+    return drawn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -75,6 +74,10 @@ def gaussian(covariance: np.ndarray) -> Callable[[int], np.ndarray]:
     return lambda seed: np.random.default_rng(seed).standard_normal((ROWS, len(root))) @ root.T
 
 
+SKEWED_VARIANCE = 0.3 * 0.81 + 0.7 * 0.16 + 0.3 * 1.4**2 + 0.7 * 0.6**2
+"""Of the mixture 0.3 N(1.4, 0.9²) + 0.7 N(−0.6, 0.4²)."""
+
+
 def skewed(covariance: np.ndarray) -> Callable[[int], np.ndarray]:
     """Data of the same mean and covariance from independent two-component mixtures: smooth, fast-decaying, skewed."""
     root = np.linalg.cholesky(covariance)
@@ -84,15 +87,14 @@ def skewed(covariance: np.ndarray) -> Callable[[int], np.ndarray]:
         shape = (ROWS, len(root))
         wide = chance.random(shape) < 0.3
         parts = np.where(wide, 1.4 + 0.9 * chance.standard_normal(shape), -0.6 + 0.4 * chance.standard_normal(shape))
-        variance = 0.3 * 0.81 + 0.7 * 0.16 + 0.3 * 1.4**2 + 0.7 * 0.6**2
-        return np.asarray(parts / variance**0.5 @ root.T)
+        return np.asarray(parts / SKEWED_VARIANCE**0.5 @ root.T)
 
     return draw
 
 
 def skewed_density(x: np.ndarray) -> np.ndarray:
     """The density of one coordinate of `skewed` at unit variance."""
-    scale = (0.3 * 0.81 + 0.7 * 0.16 + 0.3 * 1.4**2 + 0.7 * 0.6**2) ** 0.5
+    scale = SKEWED_VARIANCE**0.5
     y = x * scale
     wide = 0.3 * np.exp(-0.5 * ((y - 1.4) / 0.9) ** 2) / 0.9
     narrow = 0.7 * np.exp(-0.5 * ((y + 0.6) / 0.4) ** 2) / 0.4
@@ -129,10 +131,7 @@ def _gaussian_noise() -> Iterator[Case]:
         setting = f"{kind}, {'shift' if shift is not None else 'no shift'}, m = {outputs}"
         rank = outputs if outputs < 3 else None
         mean = 0.0 if shift is None else torch.from_numpy(shift)
-
-        def pairing(mean: Any = mean) -> Pairing:
-            return GaussianNoise(covariance=torch.from_numpy(NOISE), mean=mean)
-
+        pairing = functools.partial(GaussianNoise, covariance=torch.from_numpy(NOISE), mean=mean)
         moments = linear.Moments.of_gaussian_noise(NOISE, shift)
         for loss in ("Fisher", "sliced Fisher") if (outputs, kind) == (3, "Gaussian") else ("Fisher",):
             yield Case(
@@ -143,7 +142,7 @@ def _gaussian_noise() -> Iterator[Case]:
                 data,
                 pairing,
                 linear.fisher_gram(moments, rank),
-                lambda g, moments=moments: linear.fisher_loss(g, moments),  # type: ignore[misc]
+                functools.partial(linear.fisher_loss, moments=moments),
                 moments.score_power,
             )
         if kind == "skewed" and (shift is not None or outputs < 3):
@@ -159,7 +158,7 @@ def _gaussian_noise() -> Iterator[Case]:
                 data,
                 pairing,
                 linear.kl_gram(pair, rank),
-                (lambda g, pair=pair: linear.kl_loss(g, pair)) if kind == "Gaussian" else None,  # type: ignore[misc]
+                functools.partial(linear.kl_loss, pair=pair) if kind == "Gaussian" else None,
                 pair.information,
             )
 
@@ -185,7 +184,7 @@ def _linear_maps() -> Iterator[Case]:
             gaussian(data),
             lambda: LinearMixture(torch.from_numpy(linear_map[None]), covariance=torch.from_numpy(noise)),
             best,
-            None if asymmetric else lambda g: linear.fisher_loss(g, moments),
+            None if asymmetric else functools.partial(linear.fisher_loss, moments=moments),
             moments.score_power,
             asymmetric,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -58,35 +57,34 @@ class LogNormaliser(nn.Module):
         return value if self.network is None else value + self.network(embedding)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one training found."""
-
-    case: str
-    seed: int
-    gram: np.ndarray
-    error: float
-    value: float | None
+Task = tuple[Case, int, int, int]
+"""A case, a seed, steps, and the size of a batch."""
 
 
-def train(case: Case, seed: int, steps: int, batch_size: int) -> Outcome:
+def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+    """Train what the configurations name."""
+    tasks: list[Task] = []
+    for c in configs:
+        (case,) = (case for case in cases(c["batch_size"]) if case.name == c["case"])
+        tasks.append((case, c["seed"], c["steps"], c["batch_size"]))
+    yield from zip(configs, train_all(tasks), strict=True)
+
+
+def train(case: Case, seed: int, steps: int, batch_size: int) -> Result:
     """Train one case from one seed and compare it with theory."""
-    ((_, outcome),) = train_all([(case, seed)], steps, batch_size)
-    return outcome
+    return next(train_all([(case, seed, steps, batch_size)]))
 
 
-def train_all(tasks: list[tuple[Case, int]], steps: int, batch_size: int) -> Iterator[tuple[tuple[Case, int], Outcome]]:
-    """Train several cases and seeds together, each as if alone."""
-    trainings = [_training(case, seed, steps, batch_size) for case, seed in tasks]
-    for (case, seed), training, fitted in zip(tasks, trainings, fit_many(trainings), strict=True):
+def train_all(tasks: list[Task]) -> Iterator[Result]:
+    """WᵀW, its distance from theory, and the loss of several trainings together, each as if alone."""
+    trainings = [_training(*task) for task in tasks]
+    for (case, *_), training, fitted in zip(tasks, trainings, fit_many(trainings), strict=True):
         if fitted.interrupted:
             raise KeyboardInterrupt
         weight = training.encoder[0].weight.detach().double().numpy()  # type: ignore[index]
         gram = np.asarray(weight.T @ weight)
-        size = np.linalg.norm(case.gram)
-        error = float(np.linalg.norm(gram - case.gram) / (size if size > 0 else 1.0))
-        value = None if case.value is None else case.value(gram)
-        yield (case, seed), Outcome(case.name, seed, gram, error, value)
+        error = float(np.linalg.norm(gram - case.gram) / (np.linalg.norm(case.gram) or 1.0))
+        yield {"gram": gram, "error": error, "value": None if case.value is None else case.value(gram)}
 
 
 def _training(case: Case, seed: int, steps: int, batch_size: int) -> Training:
@@ -99,13 +97,3 @@ def _training(case: Case, seed: int, steps: int, batch_size: int) -> Training:
     rate = 0.05
     plan = TrainingPlan(steps=steps, batch_size=batch_size, lr=rate, objective_lr=rate, warmup=0, log_every=steps)
     return Training(encoder, objective, case.pairing(), x, plan, seed)
-
-
-def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
-    """Train what the configurations name."""
-    for steps, batch_size in dict.fromkeys((c["steps"], c["batch_size"]) for c in configs):
-        known = {case.name: case for case in cases(batch_size)}
-        some = [c for c in configs if (c["steps"], c["batch_size"]) == (steps, batch_size)]
-        done = train_all([(known[c["case"]], c["seed"]) for c in some], steps, batch_size)
-        for config, (_, outcome) in zip(some, done, strict=True):
-            yield config, {"gram": outcome.gram, "error": outcome.error, "value": outcome.value}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from probssl.encoders import MLP, Centring, OnSphere, encode, seeded
 from probssl.energies import Anisotropic, Cosine
 from probssl.metrics import concentration_error, mcc
+from probssl.metrics.probes import knn_probe
 from probssl.objectives import InfoNCE
 from probssl.runs.pictures import as_bytes
 from probssl.studies import mnist_decoder, recovery
@@ -27,7 +27,6 @@ GROUPS = {"style": range(DIM // 2), "content": range(DIM // 2, DIM)}
 
 COMPONENTS, HIDDEN, SLOPE = 64, (256, 256, 256), 0.2
 BATCH, RATE, CONCENTRATION_RATE = 512, 0.01, 0.3
-NEIGHBOURS = 5
 SAMPLE = 5_000
 """Observations that the principal components are those of."""
 
@@ -76,11 +75,6 @@ def encoder_of(made: World, seed: int) -> nn.Module:
     )
 
 
-def temperature(concentrations: Sequence[float]) -> float:
-    """1 / √(smallest · largest): what suits InfoNCE best, which has but one concentration for all latents."""
-    return 1 / math.sqrt(min(concentrations) * max(concentrations))
-
-
 def first_concentrations(concentrations: Sequence[float]) -> Tensor:
     """Where the learnt ones begin: from the smallest to the largest, evenly in their logarithm.
 
@@ -96,8 +90,8 @@ def objective_of(config: Config) -> InfoNCE:
     if config["loss"] == "AnInfoNCE":
         energy = Anisotropic(first_concentrations(concentrations), normalise=True)
         return InfoNCE(energy, candidates="originals").bind(dim=DIM)
-    chosen = temperature(concentrations) if config["loss"] == MATCHED else 1.0
-    return InfoNCE(Cosine(chosen), candidates="originals", anchor="original")
+    middle = math.sqrt(min(concentrations) * max(concentrations))  # the best of one concentration for all latents
+    return InfoNCE(Cosine(1 / middle if config["loss"] == MATCHED else 1.0), candidates="originals", anchor="original")
 
 
 def trial(config: Config) -> Result:
@@ -110,19 +104,14 @@ def trial(config: Config) -> Result:
     result["mcc"] = mcc(encode(encoder, x).numpy(), z.numpy()).value
     if "concentrations" in result:
         result["concentration error"] = concentration_error(result["concentrations"], config["concentrations"]).maximum
-    if config.get("neighbours"):
-        train, train_labels, test, test_labels = mnist_decoder.pixels()
-        rows = config["neighbours"]
-        codes = encode(encoder, train[:rows]), encode(encoder, test)
-        result["knn"] = knn_accuracy(codes[0], train_labels[:rows], codes[1], test_labels)
+    if "neighbours" in config:
+        result["knn"] = knn_accuracy(encoder, config["neighbours"])
     return result
 
 
 def decoder_trial(config: Config) -> Result:
     """Of the autoencoder itself: its bound, whether its latents are alive, k-NN on pixels, and what it draws."""
-    seed, rows = config["seed"], config["neighbours"]
-    found = mnist_decoder.trained(**config["vae"])
-    train, train_labels, test, test_labels = mnist_decoder.pixels()
+    seed, found = config["seed"], mnist_decoder.trained(**config["vae"])
     generator = torch.Generator().manual_seed(seed)
     z = SPHERE.uniform(SHOWN, generator)
     anchors = z[:1].expand(SHOWN, DIM)
@@ -130,15 +119,14 @@ def decoder_trial(config: Config) -> Result:
     return {
         "elbo": found.elbo,
         "divergences": found.divergences,
-        "knn": knn_accuracy(train[:rows], train_labels[:rows], test, test_labels),
+        "knn": knn_accuracy(nn.Identity(), config["neighbours"]),
         "raw r2": recovery.raw_score(World(Uniform(SPHERE), FisherBingham(SPHERE, 5.0), found.mixing), seed),
         "digits": [as_text(as_bytes(found.mixing(panel))) for panel in panels],
     }
 
 
-def knn_accuracy(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor) -> float:
-    """Share of test images whose label is that of most of their five nearest neighbours (Euclidean, equal votes)."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    found = KNeighborsClassifier(NEIGHBOURS).fit(train.numpy(), train_labels.numpy()).predict(test.numpy())
-    return float(np.mean(found == test_labels.numpy()))
+def knn_accuracy(encoder: nn.Module, rows: int) -> float:
+    """Share of test images whose label is that of most of their five nearest neighbours among that many others."""
+    train, train_labels, test, test_labels = mnist_decoder.pixels()
+    fitted_on = encode(encoder, train[:rows]).numpy(), train_labels[:rows].numpy()
+    return knn_probe(encode(encoder, test).numpy(), test_labels.numpy(), fitted_on=fitted_on).mean

@@ -59,6 +59,18 @@ def pivot(
     return Table([corner, *titles.values()], body)
 
 
+def listed(rows: Sequence[Row], reference: str = "published", form: str = ".4g") -> Table:
+    """One row below the other, with all that is known of each."""
+    head = ["setting", "metric", "value", "spread", reference, "verdict"]
+    body = []
+    for row in rows:
+        ours = (row.value, row.spread if row.value is not None else None)
+        cells = ["–" if number is None else f"{number:{form}}" for number in ours]
+        printed = "–" if row.published is None else f"{row.published:.4g}"
+        body.append([row.setting, row.metric, *cells, printed, row.verdict])
+    return Table(head, body)
+
+
 def judged(row: Row | None, scale: float = 1.0, form: str = ".4g") -> str:
     """The same with the verdict, where something is published."""
     cell = numbers(row, scale, form)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+import math
+from typing import TYPE_CHECKING, Any
 
 from probssl.data.images import find_images
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import pictures, readout_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, largest, row_of
+from probssl.studies import readout_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, chosen, largest, rows_of, where
+from probssl.studies.image_sets import images_of
+from probssl.studies.page import Page, Picture, Section, Table, numbers, pivot
 from probssl.studies.readout_trials import (
     AVERAGE,
     CLASSES,
@@ -26,41 +25,31 @@ from probssl.studies.readout_trials import (
     TUNED,
     UNTRAINED,
 )
-from probssl.training.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EVERYONE = (*METHODS, UNTRAINED)
 COLOURS = dict(zip(EVERYONE, (*figures.PALETTE[:4], figures.MUTED), strict=True))
 TITLES = {FREE: "AnInfoNCE, no sphere", TUNED: "InfoNCE, τ learnt", UNTRAINED: "untrained"}
 """Names in figures of methods that are not written as they are called."""
 
+EVERYWHERE = {"rate": 1e-3, "concentration_rate": 1e-2, "temperature": 0.5}
+SMALL = {**EVERYWHERE, "network": "convolutions", "crop_scale": 0.2}
 SCALES: dict[Budget, dict[str, Any]] = {
-    "smoke": {
-        "network": "convolutions",
-        "width": 2,
-        "features": 8,
-        "dim": 6,
-        "rows": 200,
-        "steps": 4,
-        "batch": 16,
-        "rate": 1e-3,
-        "concentration_rate": 1e-2,
-        "temperature": 0.5,
-        "crop_scale": 0.2,
-    },
+    "smoke": {**SMALL, "width": 2, "features": 8, "dim": 6, "rows": 200, "steps": 4, "batch": 16},
     "laptop": {
-        "network": "convolutions",
+        **SMALL,
         "width": 16,
         "features": 128,
         "dim": {"mnist": 10, "else": 64},
         "rows": 50_000,
         "steps": 600,
         "batch": 256,
-        "rate": 1e-3,
         "concentration_rate": 0.1,
-        "temperature": 0.5,
-        "crop_scale": 0.2,
     },
     "full": {
+        **EVERYWHERE,
         "network": {"mnist": "perceptron", "else": "resnet18"},
         "width": {"mnist": 256, "else": 64},
         "features": 512,
@@ -68,9 +57,6 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "rows": {"imagenet": 1_281_167, "else": 60_000},
         "steps": 97_600,
         "batch": 512,
-        "rate": 1e-3,
-        "concentration_rate": 1e-2,
-        "temperature": 0.5,
         "crop_scale": 0.08,
     },
 }
@@ -112,10 +98,9 @@ class Readout(Study):
         found = []
         for seed in range(SEEDS[budget]):
             for data in trained_on(budget):
-                own = {n: v.get(data, v["else"]) if isinstance(v, dict) else v for n, v in SCALES[budget].items()}
                 digits = data == "mnist"
-                shared = {"data": data, "seed": seed, **own, **MEASURING[budget], "head": not digits}
-                shared["vae"] = DECODERS[budget] if digits else None
+                shared = {"data": data, "seed": seed, **chosen(SCALES[budget], data), **MEASURING[budget]}
+                shared |= {"head": not digits, "vae": DECODERS[budget] if digits else None}
                 found += [{**shared, "method": method, "augmentations": SIMCLR} for method in EVERYONE]
                 if digits:
                     found.append({**shared, "method": "InfoNCE", "augmentations": PLAIN})
@@ -123,7 +108,7 @@ class Readout(Study):
 
     def prepare(self, budget: Budget) -> None:
         for name in trained_on(budget):
-            readout_trials.images_of(name)
+            images_of(name)
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         return [[config] for config in sorted(configs, key=lambda config: config["data"] == "mnist")]
@@ -136,54 +121,48 @@ class Readout(Study):
         for data in trained_on(budget):
             for features in features_of(data):
                 for method in EVERYONE:
-                    found = [result["read"][features] for result in of_method(results, data, method)]
-                    setting = setting_of(data, method, features)
-                    rows += [row_of(self.name, setting, m, [r[m] for r in found], budget) for m in metrics_of(data)]
+                    setting, found = setting_of(data, method, features), read_from(results, data, method, features)
+                    rows += rows_of(self.name, setting, found, metrics_of(data), budget)
             for method in METHODS[1:]:
-                learnt = [result["concentrations"] for result in of_method(results, data, method)]
-                for title, place in (("smallest Λ̂", 0), ("largest Λ̂", -1)):
-                    values = [found[place] for found in learnt]
-                    rows.append(row_of(self.name, f"{SETS[data]}, {method}", title, values, budget))
-        plain = [result["read"]["embedding"][NEIGHBOURS] for result in of_method(results, "mnist", "InfoNCE", PLAIN)]
-        rows.append(row_of(self.name, f"{SETS['mnist']}, {PLAIN}", NEIGHBOURS, plain, budget))
-        return rows
+                learnt = [r["concentrations"] for r in where(results, data=data, method=method, augmentations=SIMCLR)]
+                ends = [{"smallest Λ̂": values[0], "largest Λ̂": values[-1]} for values in learnt]
+                rows += rows_of(self.name, f"{SETS[data]}, {method}", ends, ("smallest Λ̂", "largest Λ̂"), budget)
+        plain = [result["read"]["embedding"] for result in where(results, augmentations=PLAIN)]
+        return [*rows, *rows_of(self.name, f"{SETS['mnist']}, {PLAIN}", plain, [NEIGHBOURS], budget)]
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        sets = trained_on(budget)
-        drawn = {"trade-off": figure_trade_off(results, rows, sets)}
-        drawn |= {f"augmentations-{data}": figure_augmentations(results, rows, data) for data in sets}
-        shown = pictures.save(out, drawn)
-        told = {of: trade_off(rows, data, features) for data in sets for features, of in places(data).items()}
-        good = all(told.values())
-        where = "there" if good else "not everywhere" if any(told.values()) else "nowhere"
-        badge = html.badge(f"the trade-off is {where}", good)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        places = {place_of(data, of): (data, of) for data in trained_on(budget) for of in features_of(data)}
+        held = {place: trade_off(rows, *which) for place, which in places.items()}
+        good = all(held.values())
         lead = (
-            f"{badge} &nbsp;It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower "
+            "It is if AnInfoNCE has a higher mean readout of augmentations than InfoNCE and a lower "
             "accuracy on classes, in the mean over seeds. "
-            + html.escape("; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in told.items()))
+            + "; ".join(f"{place}: {'yes' if yes else 'no'}" for place, yes in held.items())
         )
         scale, measuring = SCALES[budget], MEASURING[budget]
-        notes = (
+        note = (
             f"At most {largest(scale['rows']):,} training images, {scale['steps']:,} steps of {scale['batch']} pairs, "
             f"{SEEDS[budget]} seeds; ± is the standard deviation over them. Probes are logistic regressions fitted on "
             f"{measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; half of them "
             "are augmented where augmentations are looked for, and 50 % is chance. Linear R²: latents of a VAE from "
             "codes of the digits it draws."
         )
+        others = [row for row in rows if "Λ̂" in row.metric or row.setting.endswith(PLAIN)]
         sections = [
-            html.section(
+            Section(
                 "Classes against augmentations",
-                shown["trade-off"],
-                "Dots: seeds. Hollow: published.",
-            )
+                Picture("trade-off", figure_trade_off(results, rows, places)),
+                note="Dots: seeds. Hollow: published.",
+            ),
+            *(Section(SETS[data], table(rows, data), note=note) for data in trained_on(budget)),
+            Section(
+                "Other numbers",
+                Table(["setting", "metric", "value"], [[row.setting, row.metric, cell(row)] for row in others]),
+            ),
         ]
-        for data in sets:
-            body = shown[f"augmentations-{data}"] + table(rows, data)
-            sections.append(html.section(SETS[data], body, notes))
-        sections.append(html.section("Other numbers", others(rows)))
-        page = out / "index.html"
-        write_text(page, html.page("AnInfoNCE: classes and augmentations", lead, sections))
-        return page
+        where_it_is = "there" if good else "not everywhere" if any(held.values()) else "nowhere"
+        verdict = (f"the trade-off is {where_it_is}", good)
+        return Page("AnInfoNCE: classes and augmentations", lead, sections, verdict)
 
 
 def features_of(data: str) -> tuple[str, ...]:
@@ -191,9 +170,9 @@ def features_of(data: str) -> tuple[str, ...]:
     return ("embedding",) if data == "mnist" else ("backbone", "projection")
 
 
-def places(data: str) -> dict[str, str]:
-    """Features -> where they are, in words."""
-    return {of: SETS[data] if of == "embedding" else f"{SETS[data]}, {of}" for of in features_of(data)}
+def place_of(data: str, features: str) -> str:
+    """A set and a kind of features, in words."""
+    return SETS[data] if features == "embedding" else f"{SETS[data]}, {features}"
 
 
 def setting_of(data: str, method: str, features: str) -> str:
@@ -207,110 +186,49 @@ def metrics_of(data: str) -> list[str]:
     return [*read, LINEAR, NEIGHBOURS] if data == "mnist" else read
 
 
-def of_method(results: Results, data: str, method: str, augmentations: str = SIMCLR) -> list[Result]:
-    """What was found of a method on a set, seed by seed."""
-    wanted = data, method, augmentations
-    return [r for config, r in results if (config["data"], config["method"], config["augmentations"]) == wanted]
+def read_from(results: Results, data: str, method: str, features: str) -> list[dict[str, float]]:
+    """What was read from features of a method on a set, seed by seed."""
+    return [result["read"][features] for result in where(results, data=data, method=method, augmentations=SIMCLR)]
 
 
 def trade_off(rows: list[Row], data: str, features: str) -> bool:
     """Whether AnInfoNCE reads augmentations better than InfoNCE, and classes worse, in the mean over seeds."""
-    found = {(row.setting, row.metric): row.value for row in rows}
-    gains = []
-    for metric in (AVERAGE, CLASSES):
-        plain, learnt = (found.get((setting_of(data, method, features), metric)) for method in METHODS[:2])
-        if plain is None or learnt is None:
-            return False
-        gains.append(learnt - plain)
-    return gains[0] > 0 > gains[1]
+    known = {(row.setting, row.metric): row.value for row in rows if row.value is not None}
+    plain, learnt = (setting_of(data, method, features) for method in METHODS[:2])
+    noticed, classes = (
+        known.get((learnt, metric), math.nan) - known.get((plain, metric), math.nan) for metric in (AVERAGE, CLASSES)
+    )
+    return noticed > 0 > classes
 
 
-def cell(row: Row) -> str:
+def cell(row: Row | None) -> str:
     """A share in per cent, another number as it is; ± over seeds, published in brackets."""
-    if row.value is None:
-        return "–"
-    shown = _number if row.metric == LINEAR or "Λ̂" in row.metric else _percent
-    ours = shown(row.value) + ("" if row.spread is None else f" ± {shown(row.spread)}")
-    return ours if row.published is None else f"{ours} ({shown(row.published)})"
+    share = row is None or not (row.metric == LINEAR or "Λ̂" in row.metric)
+    return numbers(row, 100, ".1f") if share else numbers(row, form=".3g")
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def table(rows: list[Row], data: str) -> str:
+def table(rows: list[Row], data: str) -> Table:
     """Methods below each other, what is read side by side."""
-    found = {(row.setting, row.metric): row for row in rows}
-    metrics = metrics_of(data)
-    body = [
-        [setting.split(", ", 1)[1], *(cell(found[setting, metric]) for metric in metrics)]
-        for features in features_of(data)
-        for setting in (setting_of(data, method, features) for method in EVERYONE)
-    ]
-    return html.table(["in %, published in brackets", *(m.removeprefix("readout ") for m in metrics)], body)
+    settings = [setting_of(data, method, features) for features in features_of(data) for method in EVERYONE]
+    methods = {setting: setting.split(", ", 1)[1] for setting in settings}
+    metrics = {metric: metric.removeprefix("readout ") for metric in metrics_of(data)}
+    return pivot(rows, methods, metrics, "in %, published in brackets", cell)
 
 
-def others(rows: list[Row]) -> str:
-    """Concentrations that were learnt, and neighbours of digits augmented by crops and flips alone."""
-    kept = [row for row in rows if "Λ̂" in row.metric or row.setting.endswith(PLAIN)]
-    return html.table(["setting", "metric", "value"], [[row.setting, row.metric, cell(row)] for row in kept])
-
-
-def figure_trade_off(results: Results, rows: list[Row], sets: tuple[str, ...]) -> Any:
+def figure_trade_off(results: Results, rows: list[Row], places: dict[str, tuple[str, str]]) -> Figure:
     """Mean readout of augmentations over the accuracy on classes, a panel each kind of features."""
-    panels = [(data, features) for data in sets for features in features_of(data)]
-    published = {(row.setting, row.metric): row.published for row in rows}
-    drawn, axes = figures.new_figure(3.4 * len(panels) + 0.4, 3.2, len(panels))
-    for axis, (data, features) in zip(axes, panels, strict=True):
+    known = {(row.setting, row.metric): row.published for row in rows}
+    drawn, axes = figures.panels(list(places), 3.5, 3.4, x="classes, %", y="augmentations, %")
+    for axis, (data, features) in zip(axes, places.values(), strict=True):
+        found, printed = {}, {}
         for method in EVERYONE:
-            colour, setting = COLOURS[method], setting_of(data, method, features)
-            found = [result["read"][features] for result in of_method(results, data, method)]
-            points = [(100 * read[CLASSES], 100 * read[AVERAGE]) for read in found]
-            label = TITLES.get(method, method)
-            if points:
-                axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=5, label=label)
-            printed = [published.get((setting, metric)) for metric in (CLASSES, AVERAGE)]
-            known = [value for value in printed if value is not None]
-            if len(known) == 2:
-                axis.plot([100 * known[0]], [100 * known[1]], "o", markerfacecolor="none", markeredgecolor=colour)
-        axis.set_xlabel("classes, %")
-        axis.set_ylabel("augmentations, %")
-        axis.set_title(places(data)[features], fontsize=9, color=figures.INK, loc="left")
-    legend(drawn, axes)
+            read = read_from(results, data, method, features)
+            found[method] = [[(100 * one[CLASSES], 100 * one[AVERAGE]) for one in read]]
+            x, y = (known.get((setting_of(data, method, features), metric)) for metric in (CLASSES, AVERAGE))
+            printed[method] = [] if x is None or y is None else [[(100 * x, 100 * y)]]
+        dots: dict[str, Any] = {"legend": False, "linestyle": "", "marker": "o"}
+        figures.lines(axis, found, COLOURS, markersize=5, **dots)
+        figures.lines(axis, printed, COLOURS, markerfacecolor="none", **dots)
+    names = {TITLES.get(method, method): colour for method, colour in COLOURS.items()}
+    figures.legend(drawn, names, columns=None if len(axes) > 1 else 2)
     return drawn
-
-
-def figure_augmentations(results: Results, rows: list[Row], data: str) -> Any:
-    """How well each augmentation is noticed, method beside method; chance is dashed."""
-    published = {(row.setting, row.metric): row.published for row in rows}
-    names, kinds = list(READ[data].values()), features_of(data)
-    drawn, axes = figures.new_figure(max(4.0, 1.1 * len(names) + 0.6) * len(kinds), 3.0, len(kinds), sharey=True)
-    for axis, features in zip(axes, kinds, strict=True):
-        axis.axhline(50, color=figures.MUTED, linewidth=0.8, linestyle="--")
-        for number, method in enumerate(EVERYONE):
-            colour = COLOURS[method]
-            found = [result["read"][features] for result in of_method(results, data, method)]
-            shift = 0.16 * (number - (len(EVERYONE) - 1) / 2)
-            for place, name in enumerate(names):
-                values = [100 * read[f"readout {name}"] for read in found]
-                label = TITLES.get(method, method) if place == 0 else None
-                axis.plot([place + shift] * len(values), values, "o", color=colour, markersize=4.5, label=label)
-                printed = published.get((setting_of(data, method, features), f"readout {name}"))
-                if printed is not None:
-                    axis.plot([place + shift], [100 * printed], "o", markerfacecolor="none", markeredgecolor=colour)
-        axis.set_xticks(range(len(names)), names)
-        axis.set_title(f"readout, {places(data)[features]}", fontsize=9, color=figures.INK, loc="left")
-    axes[0].set_ylabel("noticed, %")
-    legend(drawn, axes)
-    return drawn
-
-
-def legend(drawn: Any, axes: np.ndarray) -> None:
-    """One for all panels, below them."""
-    handles, labels = axes[0].get_legend_handles_labels()
-    across = len(labels) if len(axes) > 1 else 2
-    drawn.legend(handles, labels, loc="outside lower center", ncols=across, fontsize=7.5, frameon=False)

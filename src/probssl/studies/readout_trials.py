@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from probssl.data import ImageSet, load_images
 from probssl.encoders import MLP, ConvEncoder, OnSphere, ProjectionHead, ResNet18, WithHead, encode, seeded
 from probssl.energies import Anisotropic, Cosine, Energy
 from probssl.metrics import linear_r2
@@ -19,6 +17,7 @@ from probssl.pairings import ImageAugmentation, ImageStrengths, each_alone, imag
 from probssl.studies import mnist_decoder
 from probssl.studies.base import Config, Result
 from probssl.studies.fitting import last_loss
+from probssl.studies.image_sets import images_of
 from probssl.training import TrainingPlan
 from probssl.worlds import Sphere
 
@@ -54,12 +53,6 @@ LATENT_ROWS = 4_000
 """Images of the decoder that a linear map is fitted on, and as many that it is judged on."""
 
 SLOPE = 0.2
-
-
-@functools.cache
-def images_of(name: str) -> ImageSet:
-    """A set of images, read once a process."""
-    return load_images(name)
 
 
 def strengths_of(config: Config) -> ImageStrengths:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from probssl.encoders import LatentEncoder, encode, seeded
 from probssl.energies import Anisotropic
-from probssl.errors import NonFiniteLoss
 from probssl.metrics import linear_r2
 from probssl.objectives import Ensemble, Objective
-from probssl.studies.base import Config, Result, Study
-from probssl.training import Reporter, TrainingPlan, fit
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of, where
+from probssl.studies.fitting import finished
+from probssl.training import Reporter, TrainingPlan
 from probssl.worlds import InvertibleMLP, World
 
 FIT_ROWS, TEST_ROWS = 5_000, 5_000
@@ -29,12 +29,29 @@ POINTS = 24
 class RecoveryStudy(Study):
     """A study whose trials each train for a while on a world: one trial a unit of work, the longest first."""
 
+    measures: ClassVar[Mapping[str, str]] = {}
+    """Name in a result -> metric."""
+
     def cost(self, config: Config) -> float:
         """About how long a trial takes, in any unit."""
         return float(config.get("steps", 1))
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         return [[config] for config in sorted(configs, key=self.cost, reverse=True)]
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        return summary(self.name, results, self.measures)
+
+
+def summary(study: str, results: Results, measures: Mapping[str, str]) -> list[Row]:
+    """Mean and standard deviation over seeds of every measure that a setting has."""
+    rows = []
+    for setting in dict.fromkeys(config["setting"] for config, _ in results):
+        for name, metric in measures.items():
+            values = [found[name] for found in where(results, setting=setting) if found.get(name) is not None]
+            if values:
+                rows.append(row_of(study, setting, metric, values, of_one=0.0))
+    return rows
 
 
 class Watch(Reporter):
@@ -49,9 +66,8 @@ class Watch(Reporter):
         groups: Mapping[str, Sequence[int]] | None = None,
         seed: int = 0,
     ) -> None:
-        generator = torch.Generator().manual_seed(10_000 + seed)
         self.encoder, self.objective, self.groups = encoder, objective, groups
-        self.fit_rows, self.test_rows = (world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS))
+        self.fit_rows, self.test_rows = observed(world, seed)
         self.curve: list[dict[str, Any]] = []
         self.measuring = 0.0
         self.started = time.process_time()
@@ -74,13 +90,19 @@ class Watch(Reporter):
         return {"r2": found.mean, **found.groups, **learnt(self.objective)}
 
 
+def observed(world: World, seed: int) -> list[tuple[Tensor, Tensor]]:
+    """Observations and latents that an affine map is fitted on, and others that it is judged by."""
+    generator = torch.Generator().manual_seed(10_000 + seed)
+    return [world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS)]
+
+
 def learnt(objective: Objective) -> dict[str, Any]:
     """The concentrations that an objective has learnt, one list for AnInfoNCE and several for an ensemble of it."""
-    if isinstance(objective.energy, Anisotropic) and not isinstance(objective, Ensemble):
-        return {"concentrations": objective.energy.concentration.tolist()}
     if isinstance(objective, Ensemble):
-        energies = [part.energy for part in objective.objectives]
-        return {"concentrations": [e.concentration.tolist() for e in energies if isinstance(e, Anisotropic)]}
+        parts = [learnt(part) for part in objective.objectives if isinstance(part, Objective)]
+        return {"concentrations": [part["concentrations"] for part in parts]}
+    if isinstance(objective.energy, Anisotropic):
+        return {"concentrations": objective.energy.concentration.tolist()}
     return {}
 
 
@@ -95,11 +117,7 @@ def recover(
 ) -> Result:
     """Train, and say how much of the latents came back: the last scores, the whole curve, and the processor time."""
     watch = Watch(world, encoder, objective, groups=groups, seed=seed)
-    fitted = fit(encoder, objective, world, plan=plan, seed=seed, reporter=watch)
-    if fitted.interrupted:
-        raise KeyboardInterrupt
-    if fitted.failure is not None:
-        raise NonFiniteLoss(fitted.failure)
+    finished(encoder, objective, world, None, plan, seed=seed, reporter=watch)
     return {**watch.scores(), "loss": watch.curve[-1]["loss"], "seconds": watch.seconds(), "curve": watch.curve}
 
 
@@ -124,13 +142,8 @@ def mixing(dim: int, seed: int) -> InvertibleMLP:
 
 def raw_score(world: World, seed: int) -> float:
     """R² of the observations themselves: how nonlinear the mixing is."""
-    generator = torch.Generator().manual_seed(10_000 + seed)
-    (x, z), (x_test, z_test) = (world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS))
-    return linear_r2(*_numpy(x, z), test=_numpy(x_test, z_test)).mean
-
-
-def _numpy(x: Tensor, z: Tensor) -> tuple[Any, Any]:
-    return x.flatten(1).numpy(), z.numpy()
+    (x, z), (x_test, z_test) = observed(world, seed)
+    return linear_r2(x.flatten(1).numpy(), z.numpy(), test=(x_test.flatten(1).numpy(), z_test.numpy())).mean
 
 
 def first_seconds(curve: Sequence[Mapping[str, Any]], target: float) -> float | None:

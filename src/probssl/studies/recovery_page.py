@@ -1,16 +1,37 @@
-"""Rows, tables and curves that the pages of the studies of identifiability share; nothing here decides a number."""
+"""Tables and curves that the pages of the studies of identifiability share; nothing here decides a number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.studies.base import Results, Row
-from probssl.studies.comparison import references, verdict
+from probssl.studies.base import Result, Results, Row
+from probssl.studies.page import Table, pivot
+from probssl.studies.recovery import summary as summary
+
+
+def table(rows: Sequence[Row], metrics: Iterable[str]) -> Table:
+    """Settings by metrics, with what is published in brackets."""
+    return pivot(rows, {row.setting: row.setting for row in rows}, list(metrics), "setting", _cell)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row.value is None:
+        return "–"
+    ours = f"{row.value:.3f}" + (f" ± {row.spread:.3f}" if row.spread else "")
+    return ours if row.published is None else f"{ours} ({row.published:.3g})"
+
+
+def concentrations(result: Result, places: Iterable[int]) -> list[figures.Line]:
+    """Learnt concentrations of these dimensions while training."""
+    return [[(point["step"], point["concentrations"][place]) for point in result["curve"]] for place in places]
+
+
+def learning(results: Mapping[str, Sequence[Result]], measure: str = "r2") -> dict[str, list[figures.Line]]:
+    """A measure while training, one line a trial, by name."""
+    return {name: [figures.logged(found["curve"], measure) for found in several] for name, several in results.items()}
 
 
 def grouped(results: Results) -> dict[str, Results]:
@@ -21,58 +42,13 @@ def grouped(results: Results) -> dict[str, Results]:
     return found
 
 
-def summary(study: str, results: Results, measures: Mapping[str, str]) -> list[Row]:
-    """Mean and standard deviation over seeds of every measure (key of the result -> its name) that a setting has."""
-    known = references(study)
-    rows = []
-    for setting, group in grouped(results).items():
-        for key, metric in measures.items():
-            values = [result[key] for _, result in group if result.get(key) is not None]
-            if values:
-                mean, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-                reference = known.get((setting, metric))
-                found = verdict(mean, spread, len(values), reference)
-                rows.append(Row(setting, metric, mean, spread, reference.value if reference else None, found))
-    return rows
-
-
 def numbers(rows: list[Row], metrics: Sequence[str]) -> str:
-    """A table of settings by metrics, the published number behind ours where there is one."""
-    cells = {(row.setting, row.metric): row for row in rows}
-    body = []
-    for setting in dict.fromkeys(row.setting for row in rows):
-        line = [setting]
-        for metric in metrics:
-            row = cells.get((setting, metric))
-            if row is None or row.value is None:
-                line.append("–")
-            else:
-                beside = f" ({row.published:.3g})" if row.published is not None else ""
-                line.append(f"{row.value:.3f}{beside}")
-        body.append(line)
-    return html.table(["setting", *metrics], body)
-
-
-def curves(axis: Any, results: Results, colours: Mapping[str, str], *, key: str = "r2", x: str = "step") -> None:
-    """A measure while training, one line a trial, coloured by setting."""
-    labelled: set[str] = set()
-    for setting, group in grouped(results).items():
-        if setting not in colours:
-            continue
-        for _, result in group:
-            points = [(point[x], point[key]) for point in result["curve"] if point.get(key) is not None]
-            label = None if setting in labelled else setting
-            labelled.add(setting)
-            axis.plot(*zip(*points, strict=True), color=colours[setting], linewidth=1.3, label=label)
+    """The table as HTML."""
+    found = table(rows, metrics)
+    return html.table(found.head, found.rows)
 
 
 def dress(axis: Any, title: str, x: str, y: str) -> None:
     """Title and names of the axes, in the house style."""
     axis.set_title(title, fontsize=9, color=figures.INK, loc="left")
-    axis.set_xlabel(x, fontsize=8)
-    axis.set_ylabel(y, fontsize=8)
-
-
-def palette(settings: Sequence[str]) -> dict[str, str]:
-    """A colour for every setting."""
-    return {setting: figures.PALETTE[number % len(figures.PALETTE)] for number, setting in enumerate(settings)}
+    figures.name_axes(axis, x, y)

@@ -1,20 +1,21 @@
-"""AnInfoNCE H.1 and H.2: batch size, dimension and concentration (Figures 4, 8, 9); a marginal that moves (Figure "
-"6)."""
+"""AnInfoNCE H.1 and H.2: batch size, dimension, concentration (Figures 4, 8, 9); a marginal that moves (Figure 6)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import pictures, scaling_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row
+from probssl.studies import scaling_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, where
+from probssl.studies.page import Page, Picture, Section, Table, claim, pivot
 from probssl.studies.recovery import RecoveryStudy
-from probssl.studies.recovery_page import dress, grouped, numbers, summary
-from probssl.training.files import write_text
+from probssl.studies.recovery_page import summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DIMENSIONS = (5, 10, 20, 40)
 CONCENTRATIONS = (10.0, 25.0, 75.0, 150.0)
@@ -65,101 +66,89 @@ class Scaling(RecoveryStudy):
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         return summary(self.name, results, {"r2": "linear R²"})
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        drawn = {"figure4": figure_grid(results), "figure8": figure_dynamics(results), "figure9": figure_steps(results)}
-        shown = pictures.save(out, drawn)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         lead = (
             "Isotropic positives, vMF(Λ) around their anchors, InfoNCE at the world's own concentration with negatives "
             f"from the marginal, and the same {STEPS[budget]:,} steps for all."
         )
+        overlap = (
+            "Left: R² while training, ten dimensions. Right: cosine of an anchor with its positive (filled) and with "
+            "others. Where the two do not overlap, positives are told apart without knowing the latents."
+        )
+        steps = "Steps to an R², at Λ = 25 and the largest batch; a target that was not reached is left out."
+        batches = "Held-out R² over batch size, by dimension and concentration."
         sections = [
-            html.section("Figure 4", shown["figure4"], "Held-out R² over batch size, by dimension and concentration."),
-            html.section(
-                "Figure 8",
-                shown["figure8"],
-                "Left: R² while training, ten dimensions. Right: cosine of an anchor with its positive (filled) and "
-                "with "
-                "others. Where the two do not overlap, positives are told apart without knowing the latents.",
-            ),
-            html.section(
-                "Figure 9B",
-                shown["figure9"],
-                "Steps to an R², at Λ = 25 and the largest batch; a target that was not reached is left out.",
-            ),
-            html.section("Numbers", numbers(rows, ["linear R²"])),
+            Section("Figure 4", Picture("figure4", figure_grid(results)), note=batches),
+            Section("Figure 8", Picture("figure8", figure_dynamics(results)), note=overlap),
+            Section("Figure 9B", Picture("figure9", figure_steps(results)), note=steps),
+            Section("Numbers", numbers(rows, ["linear R²"])),
         ]
-        page = out / "index.html"
-        write_text(page, html.page("What identification costs", lead, sections))
-        return page
+        return Page("What identification costs", lead, sections)
 
 
-def _score(results: Results, dim: int, concentration: float, batch: int) -> float | None:
-    found = [
-        result["r2"]
-        for config, result in results
-        if (config["dim"], config["concentration"], config["batch"]) == (dim, concentration, batch)
-    ]
-    return float(np.mean(found)) if found else None
+def numbers(rows: Sequence[Row], metrics: Sequence[str]) -> Table:
+    """Means over seeds."""
+    settings = {row.setting: row.setting for row in rows}
+    return pivot(rows, settings, metrics, "setting", lambda row: "–" if row is None else f"{row.value:.3f}")
 
 
-def figure_grid(results: Results) -> Any:
+def figure_grid(results: Results) -> Figure:
     """Figure 4: R² over batch size, by dimension (A) and by concentration (B)."""
-    drawn, axes = figures.new_figure(8.6, 3.2, 2, sharey=True)
+    drawn, axes = figures.panels(["A  Λ = 25", "B  d = 20"], 4.3, 3.2, x="batch size", y="R²", sharey=True)
     cases = [
-        ("A  Λ = 25", [(f"d = {dim}", dim, 25.0) for dim in DIMENSIONS]),
-        ("B  d = 20", [(f"Λ = {value:g}", 20, value) for value in CONCENTRATIONS]),
+        {f"d = {dim}": {"dim": dim, "concentration": 25.0} for dim in DIMENSIONS},
+        {f"Λ = {value:g}": {"dim": 20, "concentration": value} for value in CONCENTRATIONS},
     ]
-    for axis, (title, lines) in zip(axes, cases, strict=True):
-        for number, (label, dim, concentration) in enumerate(lines):
-            points = [(batch, _score(results, dim, concentration, batch)) for batch in BATCHES]
-            known = [(batch, value) for batch, value in points if value is not None]
-            if known:
-                axis.plot(*zip(*known, strict=True), "o-", color=figures.PALETTE[number], markersize=4, label=label)
+    for axis, named in zip(axes, cases, strict=True):
+        lines = {label: [means_by_batch(results, case)] for label, case in named.items()}
+        figures.lines(axis, lines, marker="o", markersize=4)
         axis.set_xscale("log", base=2)
         axis.set_ylim(0, 1.03)
-        dress(axis, title, "batch size", "R²")
-        axis.legend(fontsize=7.5, frameon=False)
     return drawn
 
 
-def figure_dynamics(results: Results) -> Any:
+def means_by_batch(results: Results, case: Config) -> figures.Line:
+    """Mean R² over seeds at every batch size that was tried."""
+    found = {batch: [result["r2"] for result in where(results, **case, batch=batch)] for batch in BATCHES}
+    return [(batch, float(np.mean(scores))) for batch, scores in found.items() if scores]
+
+
+def figure_dynamics(results: Results) -> Figure:
     """Figure 8: curves by batch size and overlap of positives and negatives, for Λ = 25 and 75 in ten dimensions."""
-    drawn, axes = figures.new_figure(8.6, 5.4, 2, 2)
+    concentrations = (25.0, 75.0)
+    titles = [f"Λ = {concentration:g}" for concentration in concentrations for _ in range(2)]
+    drawn, axes = figures.panels(titles, 4.3, 2.7, 2)
     edges = np.linspace(-1, 1, scaling_trials.BINS + 1)
-    for row, concentration in enumerate((25.0, 75.0)):
-        curve_axis, overlap_axis = axes[2 * row], axes[2 * row + 1]
-        for config, result in results:
-            if (config["dim"], config["concentration"]) != (10, concentration):
-                continue
-            colour = figures.PALETTE[BATCHES.index(config["batch"])]
-            points = [(point["step"], point["r2"]) for point in result["curve"]]
-            label = f"batch {config['batch']}" if config["seed"] == 0 else None
-            curve_axis.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
-            if config["batch"] == BATCHES[0] and config["seed"] == 0:
-                overlap_axis.stairs(result["positives"], edges, fill=True, color=figures.PALETTE[0], alpha=0.5)
-                overlap_axis.stairs(result["negatives"], edges, color=figures.INK)
+    for concentration, curve_axis, overlap_axis in zip(concentrations, axes[::2], axes[1::2], strict=True):
+        curves = {
+            f"batch {batch}": [
+                figures.logged(result["curve"], "r2")
+                for result in where(results, dim=10, concentration=concentration, batch=batch)
+            ]
+            for batch in BATCHES
+        }
+        figures.lines(curve_axis, curves, linewidth=1.2)
+        for result in where(results, dim=10, concentration=concentration, batch=BATCHES[0], seed=0):
+            overlap_axis.stairs(result["positives"], edges, fill=True, color=figures.PALETTE[0], alpha=0.5)
+            overlap_axis.stairs(result["negatives"], edges, color=figures.INK)
         curve_axis.set_ylim(0, 1.03)
-        curve_axis.legend(fontsize=7.5, frameon=False)
-        dress(curve_axis, f"Λ = {concentration:g}", "step", "R²")
-        dress(overlap_axis, f"Λ = {concentration:g}", "cosine similarity", "density")
+        figures.name_axes(curve_axis, "step", "R²")
+        figures.name_axes(overlap_axis, "cosine similarity", "density")
     return drawn
 
 
-def figure_steps(results: Results) -> Any:
+def figure_steps(results: Results) -> Figure:
     """Figure 9B: steps to an R² over the dimension."""
-    drawn, (axis,) = figures.new_figure(4.6, 3.0)
-    for number, target in enumerate(TARGETS):
-        points = []
-        for config, result in results:
-            if config["concentration"] == 25.0 and config["batch"] == BATCHES[-1] and config["seed"] == 0:
-                reached = [point["step"] for point in result["curve"] if point["r2"] >= target]
-                if reached:
-                    points.append((config["dim"], reached[0]))
-        if points:
-            x, y = zip(*sorted(points), strict=True)
-            axis.plot(x, y, "o-", color=figures.PALETTE[number], markersize=4, label=f"R² {target:g}")
-            axis.legend(fontsize=7.5, frameon=False)
-    dress(axis, "", "dimension", "steps")
+    drawn, (axis,) = figures.panels([""], 4.6, 3.0, x="dimension", y="steps")
+    usual = {"concentration": 25.0, "batch": BATCHES[-1], "seed": 0}
+    curves = {dim: result["curve"] for dim in DIMENSIONS for result in where(results, dim=dim, **usual)}
+
+    def reached(target: float) -> figures.Line:
+        steps = {dim: [point["step"] for point in curve if point["r2"] >= target] for dim, curve in curves.items()}
+        return [(dim, found[0]) for dim, found in steps.items() if found]
+
+    lines = {f"R² {target:g}": [reached(target)] for target in TARGETS}
+    figures.lines(axis, lines, marker="o", markersize=4)
     return drawn
 
 
@@ -210,50 +199,43 @@ class Mismatch(RecoveryStudy):
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         return summary(self.name, results, MISMATCH_MEASURES)
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        shown = pictures.save(out, {"figure6": figure_mismatch(results)})
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         away = [row.value or 0.0 for row in rows if row.metric == MISMATCH_MEASURES["away"]]
-        held = len(away) > 1 and away[-1] < away[0] - 0.05
-        lead = (
-            f"{html.badge('claim holds' if held else 'claim does not hold', held)} &nbsp;Trained on latents "
-            "von Mises–Fisher about the north pole, tested on the same about the south pole."
+        note = (
+            "R² where tested, over the accuracy of a classifier that tells training from testing observations; numbers "
+            "are the concentration of the marginal."
+        )
+        maps = (
+            "R² where tested: the affine map from codes to latents is fitted to test data. The last column takes the "
+            "map fitted to training data instead. For augmented against plain images the paper's classifiers reach "
+            "98.7 to 99.2 %."
         )
         sections = [
-            html.section(
-                "Figure 6D",
-                shown["figure6"],
-                "R² where tested, over the accuracy of a classifier that tells training from testing observations; "
-                "numbers are the concentration of the marginal.",
-            ),
-            html.section(
-                "Numbers",
-                numbers(rows, list(MISMATCH_MEASURES.values())),
-                "R² where tested: the affine map from codes to latents is fitted to test data. The last column takes "
-                "the "
-                "map fitted to training data instead. For augmented against plain images the paper's classifiers reach "
-                "98.7 to 99.2 %.",
-            ),
+            Section("Figure 6D", Picture("figure6", figure_mismatch(results, budget)), note=note),
+            Section("Numbers", numbers(rows, list(MISMATCH_MEASURES.values())), note=maps),
         ]
-        page = out / "index.html"
-        write_text(page, html.page("A marginal that moves", lead, sections))
-        return page
+        lead = "Trained on latents von Mises–Fisher about the north pole, tested on the same about the south pole."
+        held = len(away) > 1 and away[-1] < away[0] - 0.05
+        return Page("A marginal that moves", lead, sections, claim(held))
 
 
-def figure_mismatch(results: Results) -> Any:
+def figure_mismatch(results: Results, budget: Budget) -> Figure:
     """Figure 6D: what is identified over how well the two domains are told apart."""
-    drawn, (axis,) = figures.new_figure(5.2, 3.2)
-    for number, (key, label) in enumerate(list(MISMATCH_MEASURES.items())[1:]):
-        points = []
-        for group in grouped(results).values():
-            accuracy = float(np.mean([result["accuracy"] for _, result in group]))
-            points.append((accuracy, float(np.mean([result[key] for _, result in group])), group[0][0]["marginal"]))
-        axis.plot(
-            [p[0] for p in points], [p[1] for p in points], "o-", color=figures.PALETTE[number], ms=4, label=label
-        )
-        if key == "away":
-            for x, y, marginal in points:
-                axis.annotate(f"{marginal:g}", (x, y), xytext=(3, 4), textcoords="offset points", fontsize=7)
-    axis.set_ylim(min(-0.05, axis.get_ylim()[0]) if axis.get_ylim()[0] > -1 else -1, 1.05)
-    axis.legend(fontsize=7.5, frameon=False)
-    dress(axis, "", "domain accuracy", "R²")
+    drawn, (axis,) = figures.panels([""], 5.2, 3.2, x="domain accuracy", y="R²")
+    found = {marginal: where(results, marginal=marginal) for marginal in MARGINALS[budget]}
+    means = {
+        marginal: {key: float(np.mean([result[key] for result in group])) for key in MISMATCH_MEASURES}
+        for marginal, group in found.items()
+        if group
+    }
+    lines = {
+        label: [[(mean["accuracy"], mean[key]) for mean in means.values()]]
+        for key, label in MISMATCH_MEASURES.items()
+        if key != "accuracy"
+    }
+    figures.lines(axis, lines, marker="o", markersize=4)
+    for marginal, mean in means.items():
+        at = (mean["accuracy"], mean["away"])
+        axis.annotate(f"{marginal:g}", at, xytext=(3, 4), textcoords="offset points", fontsize=7)
+    axis.set_ylim(max(-1, min(-0.05, axis.get_ylim()[0])), 1.05)
     return drawn

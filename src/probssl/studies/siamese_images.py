@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from probssl.data.images import find_images
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import pictures, siamese_images_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
+from probssl.studies import siamese_images_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, Study, rows_of, where
+from probssl.studies.image_sets import images_of
+from probssl.studies.page import Page, Picture, Section, numbers, pivot
 from probssl.studies.siamese_images_trials import (
     COMPARED,
     LIKELIHOODS,
     METHODS,
     METRICS,
+    NEIGHBOURS,
     PROBE,
     RANK,
     SETS,
     UNTRAINED,
 )
-from probssl.training.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EVERYONE = (UNTRAINED, *METHODS)
+TITLES = {PROBE: f"{PROBE}, %", RANK: RANK, NEIGHBOURS: f"{NEIGHBOURS}, %"}
 
+SMALL = {"network": "convolutions", "optimiser": "adam", "rate": 1e-3, "weight_decay": 0.0, "temperature": 0.1}
+SMOKE = {**SMALL, "width": 2, "features": 8, "dim": 6, "hidden": 16, "rows": 200, "steps": 3, "batch": 16}
 SCALES: dict[Budget, dict[str, Any]] = {
-    "smoke": {
-        "network": "convolutions",
-        "width": 2,
-        "features": 8,
-        "dim": 6,
-        "hidden": 16,
-        "rows": 200,
-        "steps": 3,
-        "batch": 16,
-        "optimiser": "adam",
-        "rate": 1e-3,
-        "weight_decay": 0.0,
-        "temperature": 0.1,
-    },
+    "smoke": SMOKE,
     "laptop": {
-        "network": "convolutions",
+        **SMALL,
         "width": 16,
         "features": 128,
         "dim": 64,
@@ -48,10 +41,6 @@ SCALES: dict[Budget, dict[str, Any]] = {
         "rows": 20_000,
         "steps": 800,
         "batch": 128,
-        "optimiser": "adam",
-        "rate": 1e-3,
-        "weight_decay": 0.0,
-        "temperature": 0.1,
     },
     "full": {
         "network": "resnet18",
@@ -103,7 +92,7 @@ class SiameseImages(Study):
 
     def prepare(self, budget: Budget) -> None:
         for name in trained_on(budget):
-            siamese_images_trials.images_of(name)
+            images_of(name)
 
     def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
         return [[config] for config in sorted(configs, key=lambda config: "Fisher" not in config["method"])]
@@ -112,75 +101,59 @@ class SiameseImages(Study):
         return siamese_images_trials.trial(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        rows = []
-        for data in trained_on(budget):
-            for method in EVERYONE:
-                found, setting = of_method(results, data, method), f"{SETS[data]}, {method}"
-                rows += [row_of(self.name, setting, metric, [r[metric] for r in found], budget) for metric in METRICS]
-        return rows
+        return [
+            row
+            for data in trained_on(budget)
+            for method in EVERYONE
+            for found in [where(results, data=data, method=method)]
+            for row in rows_of(self.name, f"{SETS[data]}, {method}", found, METRICS, budget)
+        ]
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        sets = trained_on(budget)
-        shown = pictures.save(out, {f"scores-{data}": figure(results, rows, data) for data in sets})
-        told = {SETS[data]: order(rows, data) for data in sets}
-        good = all(not faults for faults in told.values())
-        badge = html.badge("the order is the paper's" if good else "the order is not the paper's everywhere", good)
-        faults = "; ".join(f"{title}: {', '.join(found)}" for title, found in told.items() if found)
-        lead = (
-            f"{badge} &nbsp;It is if the linear probe of KL, NCE and SNL is above that of the untrained encoder, the "
-            "best of SimCLR, SimSiam and Spectral above all three, and Fisher below the untrained encoder. "
-            + html.escape(faults)
-        )
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         scale, measuring = SCALES[budget], MEASURING[budget]
-        notes = (
+        note = (
             f"{scale['rows']:,} training images, {scale['steps']:,} steps of {scale['batch']}, "
             f"{SEEDS[budget]} seed{'s' if SEEDS[budget] > 1 else ''}; ± is the standard deviation over them. The "
             f"energy is the cosine one at τ = {scale['temperature']:g} unless a name says Euclidean. Probes are fitted "
             f"on {measuring['fitted']:,} training images and judged on {measuring['test']:,} test images; RankMe is "
-            f"that of the test images, of at most {scale['features']} ({scale['dim']} on an MLP). Hollow: published."
+            f"that of the test images, of at most {scale['features']} ({scale['dim']} on an MLP). Diamonds: published."
         )
-        sections = [html.section(SETS[data], shown[f"scores-{data}"] + table(rows, data), notes) for data in sets]
-        page = out / "index.html"
-        write_text(page, html.page("Siamese-EBM on images", lead, sections))
-        return page
-
-
-def of_method(results: Results, data: str, method: str) -> list[Result]:
-    """What was found of a method on a set, seed by seed."""
-    return [result for config, result in results if (config["data"], config["method"]) == (data, method)]
+        sections, faults = [], []
+        for data in trained_on(budget):
+            scores = Picture(f"scores-{data}", figure(results, rows, data))
+            settings = {f"{SETS[data]}, {method}": method for method in EVERYONE}
+            sections.append(Section(SETS[data], scores, pivot(rows, settings, TITLES, cell=cell), note=note))
+            if wrong := order(rows, data):
+                faults.append(f"{SETS[data]}: {', '.join(wrong)}")
+        lead = (
+            "It is if the linear probe of KL, NCE and SNL is above that of the untrained encoder, the best of SimCLR, "
+            f"SimSiam and Spectral above all three, and Fisher below the untrained encoder. {'; '.join(faults)}"
+        )
+        verdict = "the order is not the paper's everywhere" if faults else "the order is the paper's"
+        return Page("Siamese-EBM on images", lead, sections, (verdict, not faults))
 
 
 def order(rows: list[Row], data: str) -> list[str]:
     """Where the linear probes are not in the order of Table 2, in words; nothing where they are."""
-    found = {row.setting.split(", ", 1)[1]: row.value for row in rows if row.metric == PROBE and _is_of(row, data)}
-    known = {method: value for method, value in found.items() if value is not None}
+    probes = {row.setting: row.value for row in rows if row.metric == PROBE and row.value is not None}
+    known = {method: probes[f"{SETS[data]}, {method}"] for method in EVERYONE if f"{SETS[data]}, {method}" in probes}
     missing = [method for method in (UNTRAINED, *COMPARED, *LIKELIHOODS, "Fisher") if method not in known]
     if missing:
         return [f"no {method}" for method in missing]
     floor, best = known[UNTRAINED], max(known[method] for method in COMPARED)
-    told = [f"{method} is not above the untrained encoder" for method in LIKELIHOODS if not known[method] > floor]
-    told += [f"{method} is not below {', '.join(COMPARED)}" for method in LIKELIHOODS if not known[method] < best]
-    return told + ([] if known["Fisher"] < floor else ["Fisher is not below the untrained encoder"])
+    wrong = [f"{method} is not above the untrained encoder" for method in LIKELIHOODS if not known[method] > floor]
+    wrong += [f"{method} is not below {', '.join(COMPARED)}" for method in LIKELIHOODS if not known[method] < best]
+    return wrong + ([] if known["Fisher"] < floor else ["Fisher is not below the untrained encoder"])
 
 
-def _is_of(row: Row, data: str) -> bool:
-    return row.setting.startswith(f"{SETS[data]}, ")
+def scale_of(metric: str) -> float:
+    """RankMe as it is, the rest in per cent."""
+    return 1 if metric == RANK else 100
 
 
-def cell(row: Row) -> str:
-    """RankMe as it is, the rest in per cent; ± over seeds, published in brackets."""
-    if row.value is None:
-        return "–"
-    scale = 1 if row.metric == RANK else 100
-    ours = f"{scale * row.value:.1f}" + ("" if row.spread is None else f" ± {scale * row.spread:.1f}")
-    return ours if row.published is None else f"{ours} ({scale * row.published:.4g})"
-
-
-def table(rows: list[Row], data: str) -> str:
-    """Methods below each other, measures side by side."""
-    found = {(row.setting.split(", ", 1)[1], row.metric): row for row in rows if _is_of(row, data)}
-    body = [[method, *(cell(found[method, metric]) for metric in METRICS)] for method in EVERYONE]
-    return html.table(["published in brackets", f"{PROBE}, %", RANK, "k-NN, %"], body)
+def cell(row: Row | None) -> str:
+    """± over seeds, published in brackets."""
+    return "–" if row is None else numbers(row, scale_of(row.metric), ".1f")
 
 
 def colour_of(method: str) -> str:
@@ -192,23 +165,18 @@ def colour_of(method: str) -> str:
     return figures.PALETTE[place]
 
 
-def figure(results: Results, rows: list[Row], data: str) -> Any:
+def figure(results: Results, rows: list[Row], data: str) -> Figure:
     """Linear probe and RankMe of every method, ours and published."""
-    published = {(row.setting, row.metric): row.published for row in rows}
-    drawn, axes = figures.new_figure(10.5, 3.6, 2)
+    known = {(row.setting, row.metric): row.published for row in rows}
+    drawn, axes = figures.panels([TITLES[PROBE], TITLES[RANK]], 5.2, 3.6, sharey=True)
     for axis, metric in zip(axes, (PROBE, RANK), strict=True):
-        scale = 1 if metric == RANK else 100
-        for place, method in enumerate(EVERYONE):
-            colour = colour_of(method)
-            values = [scale * result[metric] for result in of_method(results, data, method)]
-            axis.plot([place] * len(values), values, "o", color=colour, markersize=4.5)
-            printed = published.get((f"{SETS[data]}, {method}", metric))
-            if printed is not None:
-                axis.plot([place], [scale * printed], "o", markerfacecolor="none", markeredgecolor=colour)
-        if metric == RANK:
-            axis.set_yscale("log")
-        axis.set_xticks(range(len(EVERYONE)), EVERYONE, rotation=45, ha="right")
-        axis.tick_params(axis="x", labelsize=7.5)
-        title = f"{metric}, {SETS[data]}" + ("" if metric == RANK else ", %")
-        axis.set_title(title, fontsize=9, color=figures.INK, loc="left")
+        scale = scale_of(metric)
+        ours = {
+            method: [scale * result[metric] for result in where(results, data=data, method=method)]
+            for method in EVERYONE
+        }
+        printed = {method: known.get((f"{SETS[data]}, {method}", metric)) for method in EVERYONE}
+        published = {method: (scale * value, None) for method, value in printed.items() if value is not None}
+        figures.strips(axis, ours, published, {method: colour_of(method) for method in EVERYONE})
+    axes[1].set_xscale("log")
     return drawn

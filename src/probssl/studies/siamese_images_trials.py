@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
 
-from probssl.data import ImageSet, load_images
 from probssl.encoders import MLP, ConvEncoder, ProjectionHead, ResNet18, WithHead, encode, seeded
 from probssl.energies import Cosine, Energy, Euclidean
 from probssl.metrics import rankme
@@ -29,6 +26,7 @@ from probssl.objectives import (
 from probssl.pairings import ImageAugmentation
 from probssl.studies.base import Config, Result
 from probssl.studies.fitting import last_loss
+from probssl.studies.image_sets import images_of
 from probssl.training import TrainingPlan
 
 SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -72,12 +70,6 @@ ITERATIONS = 200
 
 BIAS_HIDDEN = 256
 """Hidden units of the bias network of NCE and SNL   (§4.3: dimensions [128, 256, 1])."""
-
-
-@functools.cache
-def images_of(name: str) -> ImageSet:
-    """A set of images, read once a process."""
-    return load_images(name)
 
 
 def build(config: Config) -> nn.Module:
@@ -152,14 +144,12 @@ def trial(config: Config) -> Result:
     found = images_of(config["data"])
     assert found.train_labels is not None
     assert found.test_labels is not None
-    kept = slice(0, config["fitted"]), slice(0, config["test"])
-    sides = (found.train_images[kept[0]], found.test_images[kept[1]])
-    z, judged = (encode(encoder, torch.from_numpy(side)).double().numpy() for side in sides)
-    truth = found.test_labels[kept[1]]
-    told: dict[str, Any] = {"fitted_on": (z, found.train_labels[kept[0]])}
+    sides = (found.train_images[: config["fitted"]], found.test_images[: config["test"]])
+    fitted, z = (encode(encoder, torch.from_numpy(side)).double().numpy() for side in sides)
+    labels, fitted_on = found.test_labels[: config["test"]], (fitted, found.train_labels[: config["fitted"]])
     scores = (
-        linear_probe(judged, truth, solver="whitened", iterations=ITERATIONS, **told).mean,
-        rankme(judged),
-        knn_probe(judged, truth, **told).mean,
+        linear_probe(z, labels, solver="whitened", iterations=ITERATIONS, fitted_on=fitted_on).mean,
+        rankme(z),
+        knn_probe(z, labels, fitted_on=fitted_on).mean,
     )
-    return {**dict(zip(METRICS, scores, strict=True)), "dimensions": judged.shape[1], "loss": loss}
+    return {**dict(zip(METRICS, scores, strict=True)), "dimensions": z.shape[1], "loss": loss}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import pictures, simvae_content, simvae_models, simvae_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of
-from probssl.studies.simvae_content import CODE, title
+from probssl.studies import simvae_trials
+from probssl.studies.base import Budget, Config, Result, Results, Row, rows_of, where
+from probssl.studies.page import Page, Picture, Section
+from probssl.studies.simvae_content import MEASURING, SCALES, OnImages, title
 from probssl.studies.simvae_models import SETS, model_config
 from probssl.studies.simvae_trials import METRICS
-from probssl.training.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 IMAGES = 120
 """Images a step, whatever the number of related ones: 60 pairs, or 12 sets of ten."""
@@ -55,131 +55,103 @@ SEEDS = {"smoke": 1, "laptop": 2, "full": 3}
 SHOWN = ("k-NN", "MLP probe", "linear probe", "GMM accuracy")
 
 
-def trained_on(budget: Budget) -> tuple[str, ...]:
-    """The sets that a budget trains on."""
-    return ("mnist", "cifar10") if budget == "full" else ("mnist",)
-
-
-def grid(budget: Budget, data: str) -> dict[str, list[float]]:
-    """The settings that are moved on a set, and their values."""
-    return {name: values for name, values in GRID[budget].items() if name != "colour" or data == "cifar10"}
-
-
-class Ablations(Study):
+class Ablations(OnImages):
     """One setting after another moved, on MNIST, and what probes then read."""
 
     name = "simvae/ablations"
     paper = "SimVAE, Figures 7 to 9"
     claim = "More related samples and a smaller variance help; SimVAE minds the strength of the crop less than others"
     laptop = "about 25 min"
-    code = CODE
+
+    def sets(self, budget: Budget) -> tuple[str, ...]:
+        return ("mnist", "cifar10") if budget == "full" else ("mnist",)
 
     def configs(self, budget: Budget) -> list[Config]:
-        scale: dict[str, Any] = simvae_content.SCALES[budget] | {"steps": STEPS[budget]}
-        measuring = simvae_content.MEASURING[budget]
+        scale = SCALES[budget] | {"steps": STEPS[budget]}
         found: list[Config] = []
         for seed in range(SEEDS[budget]):
-            for data in trained_on(budget):
-                for setting, values in grid(budget, data).items():
-                    for method in METHODS[setting]:
-                        for value in values:
-                            changes: dict[str, Any] = {setting: value}
-                            if setting == "related":
-                                changes["batch"] = max(2, IMAGES // int(value)) if budget != "smoke" else 4
-                            model = model_config(data, method, seed, scale, **changes)
-                            found.append({"setting": setting, "at": value, "model": model, **measuring})
+            for data, setting, method, value in self.cells(budget):
+                changes: dict[str, Any] = {setting: value}
+                if setting == "related":
+                    changes["batch"] = max(2, IMAGES // int(value)) if budget != "smoke" else 4
+                model = model_config(data, method, seed, scale, **changes)
+                found.append({"setting": setting, "at": value, "model": model, **MEASURING[budget]})
         return found
 
-    def prepare(self, budget: Budget) -> None:
-        for name in trained_on(budget):
-            simvae_models.images_of(name)
+    def moved(self, budget: Budget) -> list[tuple[str, str]]:
+        """Sets, and the settings that are moved on each."""
+        every = [(data, setting) for data in self.sets(budget) for setting in GRID[budget]]
+        return [(data, setting) for data, setting in every if setting != "colour" or data == "cifar10"]
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in configs]
+    def cells(self, budget: Budget) -> Iterator[tuple[str, str, str, float]]:
+        """Set, setting, method and value of everything that is tried."""
+        for data, setting in self.moved(budget):
+            for method in METHODS[setting]:
+                for value in GRID[budget][setting]:
+                    yield data, setting, method, value
 
     def trial(self, config: Config) -> Result:
         return simvae_trials.content(config)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []
-        for data in trained_on(budget):
-            for setting, values in grid(budget, data).items():
-                for method in METHODS[setting]:
-                    for value in values:
-                        found = at(results, data, method, setting, value)
-                        named = f"{SETS[data]}, {method}, {NAMES[setting]} {value:g}"
-                        for metric in METRICS:
-                            rows.append(row_of(self.name, named, metric, [r[metric] for r in found], budget))
+        for data, setting, method, value in self.cells(budget):
+            found = where(results, data=data, method=method, setting=setting, at=value)
+            rows += rows_of(self.name, named(data, method, setting, value), found, METRICS, budget)
         return rows
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        sets = trained_on(budget)
-        drawn = {
-            f"{setting.replace('_', '-')}-{data}": figure(results, data, setting, values)
-            for data in sets
-            for setting, values in grid(budget, data).items()
-        }
-        shown = pictures.save(out, drawn)
-        notes = (
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        note = (
             f"{STEPS[budget]:,} steps of about {IMAGES} images, {SEEDS[budget]} seeds; the other settings are those of "
-            "simvae/content. Dots: seeds; lines: their means."
+            "simvae/content. Means over seeds; bars: their standard deviation."
         )
-        sections = [
-            html.section(f"{NAMES[setting]}, {SETS[data]}", shown[f"{setting.replace('_', '-')}-{data}"], notes)
-            for data in sets
-            for setting in grid(budget, data)
-        ]
-        lead = " ".join(
-            told(results, data, setting, values) for data in sets for setting, values in grid(budget, data).items()
-        )
-        page = out / "index.html"
-        write_text(page, html.page("SimVAE: what its settings do", html.escape(lead), sections))
-        return page
+        sections, sentences = [], []
+        for data, setting in self.moved(budget):
+            values = GRID[budget][setting]
+            picture = Picture(f"{setting.replace('_', '-')}-{data}", figure(rows, data, setting, values))
+            sections.append(Section(f"{NAMES[setting]}, {SETS[data]}", picture, note=note))
+            sentences.append(sentence(rows, data, setting, values))
+        return Page("SimVAE: what its settings do", " ".join(sentences), sections)
 
 
-def at(results: Results, data: str, method: str, setting: str, value: float) -> list[Result]:
-    """What was found with a setting at a value, seed by seed."""
-    wanted = (data, method, setting, value)
-    return [
-        result
-        for config, result in results
-        if (config["model"]["data"], config["model"]["method"], config["setting"], config["at"]) == wanted
-    ]
+def named(data: str, method: str, setting: str, value: float) -> str:
+    """A row's name."""
+    return f"{SETS[data]}, {method}, {NAMES[setting]} {value:g}"
 
 
-def told(results: Results, data: str, setting: str, values: list[float]) -> str:
-    """One sentence: what k-NN has at every value, or how far it moves where there are several methods."""
+def rows_along(rows: list[Row], data: str, setting: str, values: list[float], metric: str) -> dict[str, list[Row]]:
+    """Title of each method that is tried -> its rows of a metric, value by value."""
+    known = {row.setting: row for row in rows if row.metric == metric}
+    return {
+        title(method): [known[named(data, method, setting, value)] for value in values] for method in METHODS[setting]
+    }
+
+
+def sentence(rows: list[Row], data: str, setting: str, values: list[float]) -> str:
+    """What k-NN has at every value, or how far it moves where there are several methods."""
+    along = rows_along(rows, data, setting, values, "k-NN")
     found = {
-        method: [
-            100 * float(np.mean([r["k-NN"] for r in at(results, data, method, setting, value)])) for value in values
-        ]
-        for method in METHODS[setting]
-        if all(at(results, data, method, setting, value) for value in values)
+        method: [100 * row.value for row in several if row.value is not None]
+        for method, several in along.items()
+        if all(row.value is not None for row in several)
     }
     if len(METHODS[setting]) == 1:
         each = [
             f"{value:g}: {share:.1f}" for shares in found.values() for value, share in zip(values, shares, strict=True)
         ]
         return f"k-NN on {SETS[data]} by {NAMES[setting]}: {', '.join(each) or 'not found'} %."
-    moved = [f"{title(method)} by {max(shares) - min(shares):.1f}" for method, shares in found.items()]
+    moved = [f"{method} by {max(shares) - min(shares):.1f}" for method, shares in found.items()]
     return f"By {NAMES[setting]} it moves {', '.join(moved)} points."
 
 
-def figure(results: Results, data: str, setting: str, values: list[float]) -> Any:
+def figure(rows: list[Row], data: str, setting: str, values: list[float]) -> Figure:
     """Scores over the values of a setting, a line each method."""
-    drawn, axes = figures.new_figure(2.5 * len(SHOWN), 2.4, len(SHOWN))
-    for axis, metric in zip(np.atleast_1d(axes), SHOWN, strict=True):
-        for number, method in enumerate(METHODS[setting]):
-            colour = figures.PALETTE[number]
-            found = [[result[metric] for result in at(results, data, method, setting, value)] for value in values]
-            means = [np.mean(scores) if scores else np.nan for scores in found]
-            axis.plot(values, means, "-", color=colour, linewidth=1.4, label=title(method))
-            for value, scores in zip(values, found, strict=True):
-                axis.plot([value] * len(scores), scores, "o", color=colour, markersize=3.5)
+    drawn, axes = figures.panels(SHOWN, 2.5, 2.4, x=NAMES[setting])
+    colours = {title(method): shade for method, shade in zip(METHODS[setting], figures.PALETTE, strict=False)}
+    for axis, metric in zip(axes, SHOWN, strict=True):
+        figures.measured(axis, values, rows_along(rows, data, setting, values, metric), colours)
         if setting == "likelihood_variance":
             axis.set_xscale("log")
-        axis.set_title(metric, fontsize=9, color=figures.INK, loc="left")
-        axis.set_xlabel(NAMES[setting], fontsize=8)
-    if len(METHODS[setting]) > 1:
-        np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    if len(colours) > 1:
+        figures.legend(drawn, colours)
     return drawn

@@ -6,7 +6,6 @@ but for what a budget says.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl.data import load_images
-from probssl.data.directory import cache_directory
-from probssl.data.image_set import ImageSet
+from probssl.data import ImageSet
 from probssl.encoders import MLP, ConvEncoder, MirrorDecoder, WithHead, seeded
 from probssl.energies import Cosine
-from probssl.errors import CheckpointError
+from probssl.grids.versions import version_of
 from probssl.objectives import (
     CRVAE,
     VAE,
@@ -34,14 +31,11 @@ from probssl.objectives import (
     VICReg,
 )
 from probssl.pairings import ImageAugmentation
-from probssl.grids import keys
-from probssl.studies.base import Config
-from probssl.studies.fitting import last_loss
+from probssl.studies import image_sets
+from probssl.studies.base import Config, chosen
+from probssl.studies.fitting import last_loss, trained_once
 from probssl.studies.styles import CONTENT, styled
-from probssl.grids.versions import version_of
 from probssl.training import TrainingPlan
-from probssl.training.checkpoints import gather, restore
-from probssl.training.files import load_tensors, save_tensors
 
 SETS = {
     "mnist": "MNIST",
@@ -94,10 +88,9 @@ class TrainedModel:
         return self.objective if isinstance(self.objective, GenerativeObjective) else None
 
 
-@functools.cache
 def images_of(name: str) -> ImageSet:
     """A set of images, read or made once a process."""
-    return styled(name).images if name in CONTENT else load_images(name)
+    return styled(name).images if name in CONTENT else image_sets.images_of(name)
 
 
 def pixels(data: str, images: np.ndarray) -> Tensor:
@@ -108,11 +101,7 @@ def pixels(data: str, images: np.ndarray) -> Tensor:
 
 def model_config(data: str, method: str, seed: int, scale: dict[str, Any], **changes: Any) -> Config:
     """All that a training depends on. Of `scale`, a budget's, a dict has a value for methods or sets and one else."""
-    own = {
-        name: value.get(method, value.get(data, value["else"])) if isinstance(value, dict) else value
-        for name, value in scale.items()
-    }
-    return {"data": data, "method": method, "seed": seed, **own, **changes}
+    return {"data": data, "method": method, "seed": seed, **chosen(scale, method, data), **changes}
 
 
 def build(config: Config) -> tuple[nn.Module, Objective | None]:
@@ -176,25 +165,14 @@ def plan_of(config: Config) -> TrainingPlan:
 
 
 def trained(config: Config) -> TrainedModel:
-    """The model of a configuration, from the cache if this version of the code has trained it there, else trained now.
-
-    What is cached is the weights, in `models/` of the user's cache directory: the experiments ask for the same models.
-    """
+    """The model of a configuration, trained once by this version of the code: the experiments ask for the same ones."""
     encoder, objective = build(config)
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
+    modules = {"encoder": encoder, "objective": objective}
     code = version_of((__name__, "probssl.studies.fitting", "probssl.studies.styles"), "simvae/models")
-    path = cache_directory() / "models" / f"{keys.key_of('simvae/models', config, code)}.safetensors"
-    try:
-        tensors, told = load_tensors(path)
-        restore(encoder, "encoder", tensors)
-        restore(objective, "objective", tensors)
-        loss = told["loss"]
-    except CheckpointError:
-        loss = train(config, encoder, objective)
-        with contextlib.suppress(OSError):
-            tensors = {**gather("encoder", encoder.state_dict()), **gather("objective", objective.state_dict())}
-            save_tensors(path, tensors, {"loss": loss, "config": config})
+    training = functools.partial(train, config, encoder, objective)
+    loss = trained_once("simvae/models", config, code, modules, training)
     return TrainedModel(encoder.eval(), objective.eval(), loss)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -32,17 +33,26 @@ AGAIN = 10
 """Test images in the figure of reconstructions."""
 
 
+def halves(config: Config) -> list[tuple[Tensor, np.ndarray]]:
+    """Images and labels to fit on, and those to judge by, as many as the configuration says."""
+    data = config["model"]["data"]
+    found = simvae_models.images_of(data)
+    kept = []
+    for images, labels, count in (
+        (found.train_images, found.train_labels, config["fitted"]),
+        (found.test_images, found.test_labels, config["test"]),
+    ):
+        assert labels is not None
+        kept.append((simvae_models.pixels(data, images[:count]), labels[:count]))
+    return kept
+
+
 def content(config: Config) -> Result:
     """Train a model, or find it, and probe its representations of test images."""
-    chosen = config["model"]
-    model = simvae_models.trained(chosen)
-    found = simvae_models.images_of(chosen["data"])
-    assert found.train_labels is not None
-    assert found.test_labels is not None
-    kept = slice(0, config["fitted"]), slice(0, config["test"])
-    sides = (found.train_images[kept[0]], found.test_images[kept[1]])
-    z, judged = (encode(model.encoder, simvae_models.pixels(chosen["data"], side)).double().numpy() for side in sides)
-    truth, fitted_on = found.test_labels[kept[1]], (z, found.train_labels[kept[0]])
+    model = simvae_models.trained(config["model"])
+    (images, labels), (test, truth) = halves(config)
+    z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
+    fitted_on = z, labels
     mixture = gmm_probe(judged, truth, protocol="published", fitted_on=fitted_on)
     network = mlp_probe(judged, truth, fitted_on=fitted_on, epochs=config["epochs"])
     linear = mlp_probe(judged, truth, hidden=0, fitted_on=fitted_on, epochs=config["epochs"])
@@ -67,41 +77,36 @@ def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]
 def generation(config: Config) -> Result:
     """Reconstruct test images, bound their likelihood, and draw new ones class by class."""
     chosen = config["model"]
-    data = chosen["data"]
     model = simvae_models.trained(chosen)
     objective, encoder = model.generative, model.encoder
     assert objective is not None
-    found = simvae_models.images_of(data)
-    assert found.train_labels is not None
-    fitted = simvae_models.pixels(data, found.train_images[: config["fitted"]])
-    labels = torch.from_numpy(np.array(found.train_labels[: config["fitted"]]))
-    test = simvae_models.pixels(data, found.test_images[: config["test"]])
-    again = decoded(objective, posteriors(objective, encoder, test)[0], found.shape)
-    prior = latent_prior(objective, encoder, fitted, labels=labels, seed=chosen["seed"])
+    (fitted, labels), (test, _) = halves(config)
+    shape = tuple(test.shape[1:])
+    again = decoded(objective, posteriors(objective, encoder, test)[0], shape)
+    prior = latent_prior(objective, encoder, fitted, labels=torch.from_numpy(labels.copy()), seed=chosen["seed"])
     z, _ = prior.sample(config["samples"], torch.Generator().manual_seed(chosen["seed"]))
-    new = decoded(objective, z, found.shape).clamp(0, 1)
+    new = decoded(objective, z, shape).clamp(0, 1)
     bound = log_likelihood(objective, encoder, test, prior=prior, samples=config["draws"])
     shown = [
         prior.sample(SHOWN, torch.Generator().manual_seed(0), component=group)[0] for group in range(len(prior.names))
     ]
-    columns = torch.stack([decoded(objective, part, found.shape).clamp(0, 1) for part in shown], 1)
+    columns = torch.stack([decoded(objective, part, shape).clamp(0, 1) for part in shown], 1)
     return {
         "MSE": reconstruction_error(as_floats(test).numpy(), again.numpy()).per_value,
         "bound": float(bound.mean()),
-        "distances": distances(new, config),
-        "floor": distances(as_floats(fitted[: config["samples"]]), config),
+        "distances": distances(new, test, config),
+        "floor": distances(as_floats(fitted[: config["samples"]]), test, config),
         "shown": pictures.as_text(as_bytes(columns.flatten(0, 1))),
     }
 
 
-def distances(images: Tensor, config: Config) -> dict[str, float]:
+def distances(images: Tensor, test: Tensor, config: Config) -> dict[str, float]:
     """The Fréchet distance of images from test images, by both features."""
-    data = config["model"]["data"]
-    real = as_floats(simvae_models.pixels(data, simvae_models.images_of(data).test_images[: config["test"]])).numpy()
+    real = as_floats(test).numpy()
     rows = min(CLASSIFIER_ROWS, config["model"]["rows"])
     return {
         extractor.title: extractor.distance(images.numpy(), real)
-        for extractor in extractors(data, rows, config["classifier"])
+        for extractor in extractors(config["model"]["data"], rows, config["classifier"])
     }
 
 
@@ -109,27 +114,17 @@ def style(config: Config) -> Result:
     """Train a model, or find it, and read content and every factor of style from its representations."""
     chosen = config["model"]
     model = simvae_models.trained(chosen)
+    (images, labels), (test, truth) = halves(config)
+    z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
     made = styled(chosen["data"])
-    fitted, test = config["fitted"], config["test"]
-    images = [
-        simvae_models.pixels(chosen["data"], part)
-        for part in (made.images.train_images[:fitted], made.images.test_images[:test])
-    ]
-    z, judged = (encode(model.encoder, part).double().numpy() for part in images)
-    kept = [
-        {
-            name: type(factor)(np.asarray(factor.values)[:count], factor.kind, factor.period)
-            for name, factor in side.items()
-        }
-        for side, count in ((made.train, fitted), (made.test, test))
-    ]
-    found = style_retention(judged, kept[1], fitted_on=(z, kept[0]), epochs=config["epochs"], seed=chosen["seed"])
-    labels, truth = made.images.train_labels, made.images.test_labels
-    assert labels is not None
-    assert truth is not None
-    content = knn_probe(judged, truth[:test], neighbours=range(1, 16), fitted_on=(z, labels[:fitted]))
-    decoder = adhoc_decoder(model.encoder, images[0], held_out=images[1], epochs=config["decoder"], seed=chosen["seed"])
-    again = side_by_side(images[1][:AGAIN], {"": decoder})[1]
+    factors, true_factors = (
+        {name: replace(factor, values=np.asarray(factor.values)[:count]) for name, factor in side.items()}
+        for side, count in ((made.train, config["fitted"]), (made.test, config["test"]))
+    )
+    found = style_retention(judged, true_factors, fitted_on=(z, factors), epochs=config["epochs"], seed=chosen["seed"])
+    content = knn_probe(judged, truth, neighbours=NEIGHBOURS, fitted_on=(z, labels))
+    decoder = adhoc_decoder(model.encoder, images, held_out=test, epochs=config["decoder"], seed=chosen["seed"])
+    again = side_by_side(test[:AGAIN], {"": decoder})[1]
     return {
         "content": content.mean,
         "style": {name: {"linear": part.linear, "mlp": part.mlp} for name, part in found.items()},

@@ -8,22 +8,99 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 from probssl.studies import sprites_page, sprites_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import references, verdict
-from probssl.studies.sprites_page import numbers
-from probssl.studies.sprites_scale import SCALE, Loss
+from probssl.studies.page import Page
 from probssl.studies.sprites_trials import BASELINES, SCORES
 
 
-class Sprite(Study):
-    """Shared by the studies on sprites: a subclass lists its losses, metrics and what it may be compared with."""
+@dataclass(frozen=True)
+class Scale:
+    """What a budget spends: every field but `seeds` is part of each configuration."""
+
+    seeds: int
+    size: int  # pixels a side
+    widths: list[int]  # channels of the convolutions
+    hidden: int
+    steps: int
+    batch: int
+    lr: float
+    warmup: int
+    anneal: str
+    grid: list[int]  # values of each factor that are looked at
+    rows: int  # of the scores that read codes and factors
+    points: int  # of the scores that intervene
+    dci: str  # what predicts the factors there
+
+    @property
+    def settings(self) -> Config:
+        """The part that every configuration carries."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "seeds"}
+
+
+SCALE: dict[Budget, Scale] = {
+    "smoke": Scale(1, 16, [4, 8], 16, 12, 16, 1e-3, 0, "cosine", [3, 3, 6, 4, 4], 300, 60, "forest"),
+    "laptop": Scale(
+        2, 32, [16, 32, 32], 128, 10_000, 64, 3e-3, 100, "cosine", [3, 6, 40, 32, 32], 10_000, 10_000, "forest"
+    ),
+    "full": Scale(
+        10, 64, [32, 32, 64, 64], 256, 300_000, 64, 1e-4, 0, "constant", [3, 6, 40, 32, 32], 10_000, 10_000, "boosting"
+    ),
+}
+"""`full` is the paper's protocol as far as it and the released code state it."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """L_AU(α, p) on one kind of pairs."""
+
+    transition: str
+    alpha: float
+    p: float
+
+    @property
+    def setting(self) -> str:
+        """Its name among the published numbers."""
+        return f"{self.transition}, AlignUniform({self.alpha:g}, {self.p:g})"
+
+
+class PairsStudy(Study):
+    """Shared by the studies of L_AU on pairs of images: every published setting and every baseline has its rows."""
+
+    metrics: ClassVar[tuple[str, ...]]
+    baselines: ClassVar[tuple[str, ...]]
+    one_by_one = True
+
+    def comparable(self, metric: str, budget: Budget) -> bool:
+        """Whether a number of ours may be set beside a published one."""
+        return True
+
+    def summarise(self, results: Results, budget: Budget) -> list[Row]:
+        known = references(self.name)
+        rows = []
+        for setting in (*dict.fromkeys(setting for setting, _ in known), *self.baselines):
+            for metric in self.metrics:
+                values = sprites_page.numbers(results, setting, metric)
+                target = known.get((setting, metric))
+                if not values and target is None:
+                    continue
+                mean = statistics.mean(values) if values else None
+                spread = statistics.stdev(values) if len(values) > 1 else 0.0 if values else None
+                judged = verdict(mean, spread, len(values), target if self.comparable(metric, budget) else None)
+                rows.append(Row(setting, metric, mean, spread, None if target is None else target.value, judged))
+        return rows
+
+
+class Sprite(PairsStudy):
+    """Shared by the studies on sprites: a subclass lists its losses and what it may be compared with."""
 
     losses: ClassVar[tuple[Loss, ...]]
-    metrics: ClassVar[tuple[str, ...]]
+    metrics = (*SCORES, "MCC", "linear R²")
+    baselines = BASELINES
     code = ("probssl.studies.sprites_trials",)
 
     def configs(self, budget: Budget) -> list[Config]:
@@ -35,34 +112,11 @@ class Sprite(Study):
     def trial(self, config: Config) -> Result:
         return sprites_trials.trial(config)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in configs]
-
     def comparable(self, metric: str, budget: Budget) -> bool:
-        """Whether a number of ours may be set beside a published one."""
         return metric != "DCI" or SCALE[budget].dci == "boosting"  # importances of other models are other numbers
 
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        known = references(self.name)
-        settings = [*dict.fromkeys(setting for setting, _ in known), *BASELINES]
-        rows = []
-        for setting in settings:
-            for metric in self.metrics:
-                values = numbers(results, setting, metric)
-                target = known.get((setting, metric))
-                published = None if target is None else target.value
-                if not values:
-                    if target is not None:
-                        rows.append(Row(setting, metric, None, None, published, "not comparable"))
-                    continue
-                mean = statistics.mean(values)
-                spread = statistics.stdev(values) if len(values) > 1 else 0.0
-                judged = target if self.comparable(metric, budget) else None
-                rows.append(Row(setting, metric, mean, spread, published, verdict(mean, spread, len(values), judged)))
-        return rows
-
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        return sprites_page.draw(self, results, rows, SCALE[budget].settings, budget, out)
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        return sprites_page.page(self, results, rows, SCALE[budget].settings)
 
 
 class Sprites(Sprite):
@@ -79,7 +133,6 @@ class Sprites(Sprite):
         Loss("LAP", 0.99, 1),
         Loss("LAP", 0.9, 1),
     )
-    metrics = (*SCORES, "MCC", "linear R²")
 
 
 class NaturalSprites(Sprite):
@@ -90,7 +143,6 @@ class NaturalSprites(Sprite):
     claim = "p = 1 disentangles better than p = 2, on and between the grids (natural-like transitions, not YouTube-VOS)"
     laptop = "about 45 min"
     losses = tuple(Loss(kind, 0.5, p) for kind in ("discrete", "continuous") for p in (1, 2))
-    metrics = (*SCORES, "MCC", "linear R²")
 
     def comparable(self, metric: str, budget: Budget) -> bool:
         return False  # the published ones are of positions and sizes from videos

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import statistics
 from pathlib import Path
 
 import torch
@@ -14,16 +13,14 @@ from probssl.encoders import encode, seeded
 from probssl.errors import InputError
 from probssl.metrics import mcc
 from probssl.pairings.views import Needs, Source, Views
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study
-from probssl.studies.comparison import references, verdict
-from probssl.studies.sprites_scale import SCALE, Loss
+from probssl.studies.base import Budget, Config, Result
+from probssl.studies.sprites import SCALE, Loss, PairsStudy
 from probssl.studies.sprites_trials import COMPONENTS, UNTRAINED, network, principal_components, train
 from probssl.worlds.sprite_files import KittiMasks, load_kitti_masks
 
 FILE = "kitti/kitti_peds_v2.pickle"
 """Below the data directory; KITTI Masks as Klindt et al. 2021 publish them."""
 
-BASELINES = (UNTRAINED, COMPONENTS)
 SEPARATIONS = (1, 5)
 METRIC = "MCC"
 
@@ -56,18 +53,16 @@ class MaskPairs(Source):
         return Views(x=self.masks.images(rows), augmented=augmented, latents=self.masks.latents[rows])
 
 
-class Kitti(Study):
+class Kitti(PairsStudy):
     """L_AU(½, p) on frames one and up to five apart; codes beside vertical centre, horizontal centre and area."""
 
     name = "identify/kitti"
     paper = "CL-ICA, A.6, Table 5"
     claim = "p = 1 finds position and size of pedestrians better than p = 2, and better from frames further apart"
     laptop = "needs kitti_peds_v2.pickle"
-    code = (
-        "probssl.studies.sprites_trials",
-        "probssl.studies.sprites_scale",
-        "probssl.studies.sprites_kitti",
-    )
+    code = ("probssl.studies.sprites_trials", "probssl.studies.sprites_kitti")
+    metrics = (METRIC,)
+    baselines = (UNTRAINED, COMPONENTS)
 
     def configs(self, budget: Budget) -> list[Config]:
         scale = SCALE[budget]
@@ -75,14 +70,11 @@ class Kitti(Study):
         every: list[Config] = [
             {"setting": loss.setting, "separation": apart, "alpha": loss.alpha, "p": loss.p} for apart, loss in losses
         ]
-        every += [{"setting": name, "separation": 1} for name in BASELINES]
+        every += [{"setting": name, "separation": 1} for name in self.baselines]
         return [{**one, "seed": seed, **scale.settings} for seed in range(scale.seeds) for one in every]
 
     def prepare(self, budget: Budget) -> None:
         masks_file()
-
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in configs]
 
     def trial(self, config: Config) -> Result:
         masks, seed = _masks(masks_file()), config["seed"]
@@ -97,23 +89,9 @@ class Kitti(Study):
         else:
             encoder = seeded(seed, lambda: network(config))
         encoder = nn.Sequential(shrink, encoder)
-        if config["setting"] not in BASELINES:
+        if config["setting"] not in self.baselines:
             found = train(encoder, source, config)
         if found["failure"] is not None:
             return found
         codes = torch.cat([encode(encoder, masks.images(rows)) for rows in looked_at.split(512)])
         return {**found, METRIC: mcc(codes.numpy(), masks.latents[looked_at].numpy(), correlation="spearman").value}
-
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        known = references(self.name)
-        rows = []
-        for setting in (*dict.fromkeys(setting for setting, _ in known), *BASELINES):
-            values = [result[METRIC] for config, result in results if config["setting"] == setting and METRIC in result]
-            target = known.get((setting, METRIC))
-            published = None if target is None else target.value
-            if values:
-                mean, spread = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-                rows.append(Row(setting, METRIC, mean, spread, published, verdict(mean, spread, len(values), target)))
-            elif target is not None:
-                rows.append(Row(setting, METRIC, None, None, published, "not comparable"))
-        return rows

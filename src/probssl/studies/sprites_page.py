@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from probssl.report import figures
-from probssl.report import page as html
-from probssl.studies import pictures
-from probssl.studies.base import Budget, Config, Result, Results, Row
-from probssl.studies.comparison import Published, references
+from probssl.studies.base import Config, Result, Results, Row, where
+from probssl.studies.comparison import Published, published, references
+from probssl.studies.page import Page, Picture, Section, Table, csv_text
 from probssl.studies.sprites_trials import BASELINES, DIM, SpritePairs
-from probssl.training.files import write_text
 from probssl.worlds.sprites import Sprites, tile
 
 if TYPE_CHECKING:
@@ -31,43 +26,85 @@ if TYPE_CHECKING:
 NAMES = Sprites.names
 
 
-def draw(study: Sprite, results: Results, rows: list[Row], scale: Config, budget: Budget, out: Path) -> Path:
-    """Write `trials.csv`, the figures and the page; returns the page."""
-    write_text(out / "trials.csv", _csv(study, results))
-    kinds = tuple(dict.fromkeys(loss.transition for loss in study.losses))
-    drawn = {"pairs": figure_pairs(kinds, scale["size"]), "scores": figure_scores(study, results)}
-    drawn["losses"] = figure_losses(study, results)
-    best = best_setting(study, results)
-    found = None if best is None else first(results, best)
-    if found is not None:
-        drawn |= {"shares": figure_shares(study, results), "curves": figure_curves(found)}
-    shown = pictures.save(out, drawn)
-    page = out / "index.html"
-    write_text(page, _page(study, results, rows, scale, budget, shown, best))
-    return page
-
-
 def numbers(results: Results, setting: str, metric: str) -> list[float]:
     """One number of every finished trial of a setting; one that could not be trained has none."""
-    found = [result for config, result in results if config["setting"] == setting]
-    return [result["numbers"][metric] for result in found if metric in result["numbers"]]
+    found = [result.get("numbers", result) for result in where(results, setting=setting)]
+    return [measured[metric] for measured in found if metric in measured]
 
 
-def first(results: Results, setting: str) -> Result | None:
-    """The result of a setting's first seed that has curves."""
-    return next((r for config, r in results if config["setting"] == setting and "curves" in r), None)
+def page(study: Sprite, results: Results, rows: list[Row], scale: Config) -> Page:
+    """What the paper says, every score, and what the codes of the best setting do; and `trials.csv`."""
+    size, seeds = scale["size"], len({config["seed"] for config, _ in results})
+    lead = (
+        f"{study.paper}. Pairs of {size} × {size} images, drawn by formula and not those of dSprites; an "
+        f"encoder of {DIM} codes, convolutions of {', '.join(map(str, scale['widths']))} channels, "
+        f"{scale['steps']:,} steps of {scale['batch']} pairs; {seeds} seed{'s' if seeds > 1 else ''}."
+    )
+    verdicts = [row.verdict for row in rows if row.value is not None and row.published is not None]
+    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    kinds = tuple(dict.fromkeys(loss.transition for loss in study.losses))
+    sections = [
+        Section(
+            "Pairs",
+            Picture("pairs", figure_pairs(kinds, size)),
+            note="The second image of each pair stands below the first.",
+        ),
+        Section("What the paper says", Table(["", "published", "here"], claims(study, results), text=True)),
+        Section(
+            "Scores",
+            score_table(study, results),
+            note="Per cent. Median and median absolute deviation over seeds, as in the paper's Table 2; Tables 3 and 4 "
+            f"print mean and standard deviation. By the rule, which takes means: {counted}. DCI here is by a "
+            f"{scale['dci']}, there by boosting. The factors themselves are the most that a score can show.",
+        ),
+        Section(
+            "Every seed",
+            Picture("scores", figure_scores(study, results)),
+            note="Dots: one seed each. Diamonds: published, with their spread.",
+        ),
+        Section(
+            "Factors that the codes reveal",
+            factor_table(study, results),
+            note="Held-out accuracy of a forest, in per cent. Orientation cannot be read off a square beyond a quarter "
+            "turn, nor off an ellipse beyond a half.",
+        ),
+        *codes(study, results),
+        Section(
+            "Training",
+            Picture("losses", figure_losses(study, results, scale["batch"])),
+            note="Nats that each weighted term is above its least value, 0 and −α log n; one line a seed.",
+        ),
+    ]
+    return Page(study.name, lead, sections, files={"trials.csv": trials(study, results)})
 
 
-def best_setting(study: Sprite, results: Results) -> str | None:
-    """The loss whose median MIG is the largest: the one to look into."""
-    found = {loss.setting: numbers(results, loss.setting, "MIG") for loss in study.losses}
-    return max((s for s, v in found.items() if v), key=lambda s: statistics.median(found[s]), default=None)
+def codes(study: Sprite, results: Results) -> list[Section]:
+    """What single codes do, of all settings and in detail of the one with the largest median MIG, where it is known."""
+    migs = {loss.setting: numbers(results, loss.setting, "MIG") for loss in study.losses}
+    best = max((s for s, v in migs.items() if v), key=lambda s: statistics.median(migs[s]), default=None)
+    known = with_curves(study, results)
+    if best not in known:
+        return []
+    return [
+        Section(
+            "Codes and factors",
+            Picture("shares", figure_shares(known)),
+            note="Share of a code's variance that one factor explains.",
+        ),
+        Section(
+            f"{best}, code by code",
+            Picture("curves", figure_curves(known[best])),
+            note="The setting of the largest median MIG, its first seed. Columns: codes; rows: factors, over their "
+            "range; a band of one deviation over all that the other factors do; blue where the factor leads.",
+        ),
+    ]
 
 
-def middle(values: Sequence[float]) -> tuple[float, float]:
-    """Median and median absolute deviation."""
-    centre = statistics.median(values)
-    return centre, statistics.median(abs(value - centre) for value in values)
+def with_curves(study: Sprite, results: Results) -> dict[str, Result]:
+    """The first seed of every loss, and of the untrained encoder, whose codes were looked at on the grid."""
+    settings = (*(loss.setting for loss in study.losses), BASELINES[0])
+    found = {s: [result for result in where(results, setting=s) if "curves" in result] for s in settings}
+    return {setting: several[0] for setting, several in found.items() if several}
 
 
 # Figures
@@ -75,14 +112,13 @@ def middle(values: Sequence[float]) -> tuple[float, float]:
 
 def figure_pairs(kinds: Sequence[str], size: int) -> Figure:
     """Twelve pairs of every kind, the second image below the first."""
-    figure, axes = figures.new_figure(9.6, 1.85 * len(kinds), 1, len(kinds))
+    figure, axes = figures.panels(kinds, 9.6, 1.85, 1)
     for axis, kind in zip(axes, kinds, strict=True):
         source, generator = SpritePairs(kind, size), torch.Generator().manual_seed(0)
         before = source.factors(12, generator)
         both = torch.cat([before, source.move(before, generator)])
         axis.imshow(tile(source.sprites.render(both), columns=12).numpy(), cmap="gray", vmin=0, vmax=1)
-        axis.set_title(kind, fontsize=9, color=figures.INK, loc="left")
-        axis.set_axis_off()
+        figures.bare(axis)
     return figure
 
 
@@ -90,56 +126,41 @@ def figure_scores(study: Sprite, results: Results) -> Figure:
     """One panel a metric: every seed of ours as a dot, the published median or mean as a diamond with its spread."""
     known = references(study.name)
     settings = [*(loss.setting for loss in study.losses), *BASELINES]
-    columns = 4
-    lines = -(-len(study.metrics) // columns)
-    figure, axes = figures.new_figure(11.4, 0.32 * len(settings) * lines + 0.9 * lines, columns, lines, sharey=True)
-    for axis, metric in zip(axes, study.metrics, strict=False):
-        for height, setting in enumerate(settings):
-            colour = figures.MUTED if setting in BASELINES else figures.PALETTE[0]
-            values = numbers(results, setting, metric)
-            axis.scatter(values, [height - 0.12] * len(values), s=16, color=colour, linewidths=0, alpha=0.8)
-            published = known.get((setting, metric))
-            if published is not None:
-                axis.errorbar(
-                    published.value,
-                    height + 0.18,
-                    xerr=published.spread,
-                    marker="D",
-                    markersize=4,
-                    color=figures.PALETTE[1],
-                    elinewidth=1,
-                )
-        axis.set_yticks(range(len(settings)), settings, fontsize=7)
-        axis.set_ylim(len(settings) - 0.5, -0.5)
+    figure, axes = figures.panels(study.metrics, 2.85, 0.32 * len(settings) + 0.9, 4, sharey=True)
+    for axis, metric in zip(axes, study.metrics, strict=True):
+        entries = {setting: known[setting, metric] for setting in settings if (setting, metric) in known}
+        figures.strips(
+            axis,
+            {setting: numbers(results, setting, metric) for setting in settings},
+            {setting: (entry.value, entry.spread) for setting, entry in entries.items()},
+            dict.fromkeys(BASELINES, figures.MUTED),
+        )
         axis.set_xlim(min(0.0, axis.get_xlim()[0]), None)
-        axis.set_title(metric, fontsize=9, color=figures.INK, loc="left")
-    for axis in axes[len(study.metrics) :]:
-        axis.set_visible(False)
     return figure
 
 
-def figure_shares(study: Sprite, results: Results) -> Figure:
-    """How much of each code's variance one factor alone explains: the first seed of every loss that has a grid."""
-    settings = [s for s in (*(loss.setting for loss in study.losses), BASELINES[0]) if first(results, s) is not None]
-    figure, axes = figures.new_figure(2.05 * len(settings) + 0.6, 3.3, len(settings))
-    for axis, setting in zip(axes, settings, strict=True):
-        found = first(results, setting)
-        assert found is not None
+def _leading(shares: np.ndarray) -> np.ndarray:
+    """The order of codes by the factor that explains most of each, and by how much; of shares [k, factors]."""
+    return np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+
+
+def figure_shares(known: Mapping[str, Result]) -> Figure:
+    """How much of each code's variance one factor alone explains, setting by setting."""
+    figure, axes = figures.panels([s.replace(", AlignUniform", "\n") for s in known], 2.2, 3.3)
+    for axis, found in zip(axes, known.values(), strict=True):
         shares = np.array(found["shares"])
-        order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
-        shown = axis.imshow(shares[order], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        shown = axis.imshow(shares[_leading(shares)], cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(NAMES)), NAMES, fontsize=7, rotation=60)
         axis.set_yticks([])
-        axis.set_title(setting.replace(", AlignUniform", "\n"), fontsize=8, color=figures.INK, loc="left")
     axes[0].set_ylabel("codes, by the factor that explains most", fontsize=8)
-    figure.colorbar(shown, ax=list(axes), shrink=0.8).ax.tick_params(labelsize=7)
+    figure.colorbar(shown, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
     return figure
 
 
 def figure_curves(found: Result) -> Figure:
     """Every code (column) against every factor (row): mean and one deviation over all that the others do."""
     shares = np.array(found["shares"])
-    order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+    order = _leading(shares)
     figure, axes = figures.new_figure(1.05 * len(order) + 0.4, 5.2, len(order), len(NAMES), sharey=True)
     for row, (name, curve) in enumerate(zip(NAMES, found["curves"], strict=True)):
         mean, spread = (np.array(part) for part in curve)  # [values, k]
@@ -158,45 +179,45 @@ def figure_curves(found: Result) -> Figure:
     return figure
 
 
-def figure_losses(study: Sprite, results: Results) -> Figure:
+def figure_losses(study: Sprite, results: Results, batch: int) -> Figure:
     """What the loss still has to gain, by term: weighted alignment, and uniformity above −α log n; one line a seed."""
-    figure, axes = figures.new_figure(2.2 * len(study.losses), 2.2, len(study.losses))
+    titles = [loss.setting.replace(", AlignUniform", " ") for loss in study.losses]
+    figure, axes = figures.panels(titles, 2.2, 2.2, x="step")
     for axis, loss in zip(axes, study.losses, strict=True):
-        for config, result in results:
-            if config["setting"] == loss.setting and result["history"]:
-                step, _, alignment, uniformity, _ = np.array(result["history"]).T
-                above = uniformity + loss.alpha * math.log(config["batch"])
-                axis.plot(step, alignment, color=figures.PALETTE[1], linewidth=0.9, label="alignment")
-                axis.plot(step, above, color=figures.PALETTE[0], linewidth=0.9, label="uniformity")
+        histories = [result["history"] for result in where(results, setting=loss.setting) if result["history"]]
+        least = -loss.alpha * math.log(batch)
+        terms = {  # of rows of step, loss, alignment, uniformity, rankme
+            "uniformity": [[(row[0], row[3] - least) for row in history] for history in histories],
+            "alignment": [[(row[0], row[2]) for row in history] for history in histories],
+        }
+        figures.lines(axis, terms, legend=axis is axes[0], linewidth=0.9)
         axis.set_yscale("log")
         axis.tick_params(which="both", labelsize=7, colors=figures.MUTED)
-        axis.set_title(loss.setting.replace(", AlignUniform", " "), fontsize=8, color=figures.INK, loc="left")
-        axis.set_xlabel("step", fontsize=8)
-    handles, labels = axes[0].get_legend_handles_labels()
-    axes[0].legend(handles[:2], labels[:2], fontsize=7, frameon=False)
     return figure
 
 
-# Page
+# Tables
 
 
-def score_table(study: Sprite, results: Results) -> tuple[list[str], list[list[str]]]:
+def score_table(study: Sprite, results: Results) -> Table:
     """Ours above the published numbers, setting by setting, in per cent: median and absolute deviation."""
     known = references(study.name)
-    settings = [*dict.fromkeys(setting for setting, _ in known), *BASELINES]
     body = []
-    for setting in settings:
-        ours = {metric: numbers(results, setting, metric) for metric in study.metrics}
-        if any(ours.values()):
-            body.append([setting, "here", *(_ours(values) for values in ours.values())])
-        if any((setting, metric) in known for metric in study.metrics):
-            cells = [_theirs(known.get((setting, metric))) for metric in study.metrics]
-            body.append([setting, "published", *cells])
-    return ["setting", "", *study.metrics], body
+    for setting in (*dict.fromkeys(setting for setting, _ in known), *BASELINES):
+        ours = [numbers(results, setting, metric) for metric in study.metrics]
+        if any(ours):
+            body.append([setting, "here", *(_ours(values) for values in ours)])
+        theirs = [known.get((setting, metric)) for metric in study.metrics]
+        if any(theirs):
+            body.append([setting, "published", *(_theirs(entry) for entry in theirs)])
+    return Table(["setting", "", *study.metrics], body)
 
 
 def _ours(values: Sequence[float]) -> str:
-    return "–" if not values else "{:.1f} ({:.1f})".format(*(100 * v for v in middle(values)))
+    if not values:
+        return "–"
+    centre = statistics.median(values)
+    return f"{100 * centre:.1f} ({100 * statistics.median(abs(value - centre) for value in values):.1f})"
 
 
 def _theirs(entry: Published | None) -> str:
@@ -205,59 +226,48 @@ def _theirs(entry: Published | None) -> str:
     return f"{100 * entry.value:.1f}" + ("" if entry.spread is None else f" ({100 * entry.spread:.1f})")
 
 
-def factor_table(study: Sprite, results: Results) -> tuple[list[str], list[list[str]]]:
+def factor_table(study: Sprite, results: Results) -> Table:
     """How well a forest tells each factor from all codes, median over seeds, beside guessing."""
     body = []
     for setting in (*(loss.setting for loss in study.losses), *BASELINES):
-        found = [r["informativeness"] for c, r in results if c["setting"] == setting and "informativeness" in r]
+        found = [r["informativeness"] for r in where(results, setting=setting) if "informativeness" in r]
         if found:
             body.append([setting, *(f"{100 * value:.0f}" for value in np.median(np.array(found), axis=0))])
-    grid = results[0][0]["grid"]
-    return ["setting", *NAMES], [*body, ["guessing", *(f"{100 / count:.0f}" for count in grid)]]
+    guessing = ["guessing", *(f"{100 / count:.0f}" for count in results[0][0]["grid"])]
+    return Table(["setting", *NAMES], [*body, guessing])
 
 
-def rising(study: Sprite, value: Any) -> dict[str, list[str]]:
-    """For every kind of pairs with several α: the metrics whose `value(setting, metric)` never falls as α rises."""
+def rising(study: Sprite, known: Mapping[tuple[str, str], float]) -> dict[str, list[str]]:
+    """For every kind of pairs with several α: the metrics whose numbers (setting, metric) never fall as α rises."""
     found: dict[str, list[str]] = {}
     for kind in dict.fromkeys(loss.transition for loss in study.losses):
         losses = sorted((x for x in study.losses if x.transition == kind), key=lambda x: x.alpha)
-        if len({x.alpha for x in losses}) < 2:
-            continue
-        found[kind] = []
-        for metric in study.metrics:
-            values = [value(x.setting, metric) for x in losses]
-            if None not in values and all(a <= b for a, b in itertools.pairwise(values)):
-                found[kind].append(metric)
+        if len({x.alpha for x in losses}) > 1:
+            values = {metric: [known.get((x.setting, metric), math.nan) for x in losses] for metric in study.metrics}
+            found[kind] = [m for m, several in values.items() if all(a <= b for a, b in itertools.pairwise(several))]
     return found
 
 
 def claims(study: Sprite, results: Results) -> list[list[str]]:
     """What the paper says of its table, and what both tables say."""
-    known = references(study.name)
-
-    def ours(setting: str, metric: str) -> float | None:
-        values = numbers(results, setting, metric)
-        return statistics.median(values) if values else None
-
-    def theirs(setting: str, metric: str) -> float | None:
-        entry = known.get((setting, metric))
-        return None if entry is None else entry.value
-
+    there = published(study.name)
+    settings = [loss.setting for loss in study.losses]
+    ours = {(s, metric): numbers(results, s, metric) for s in settings for metric in study.metrics}
+    sides = there, {key: statistics.median(values) for key, values in ours.items() if values}
+    printed = {metric for _, metric in there}
     body = []
-    here, there = rising(study, ours), rising(study, theirs)
-    for kind in here:
-        said = [", ".join(m for m in side[kind] if m in _published_metrics(study)) or "none" for side in (there, here)]
-        body.append([f"{kind}: scores that never fall as α rises", *said])
-    for loss in study.losses:
-        entry, mean = theirs(loss.setting, "BetaVAE score"), ours(loss.setting, "BetaVAE score")
-        if loss.transition == "LAP" and entry is not None:
-            shown = "–" if mean is None else f"{100 * mean:.1f}"
-            body.append([f"BetaVAE score of {loss.setting}", f"{100 * entry:.1f}", shown])
+    for kind in rising(study, there):
+        cells = [", ".join(m for m in rising(study, side)[kind] if m in printed) or "none" for side in sides]
+        body.append([f"{kind}: scores that never fall as α rises", *cells])
+    for setting in settings:
+        if setting.startswith("LAP"):
+            cells = [_per_cent(side.get((setting, "BetaVAE score"))) for side in sides]
+            body.append([f"BetaVAE score of {setting}", *cells])
     for kind in ("discrete", "continuous"):
         pair = [x.setting for x in sorted(study.losses, key=lambda x: x.p) if x.transition == kind]
-        if len(pair) == 2:
-            said = [" against ".join(_per_cent(side(s, "MCC")) for s in pair) for side in (theirs, ours)]
-            body.append([f"{kind}: MCC of p = 1 against p = 2", *said])
+        if pair:
+            cells = [" against ".join(_per_cent(side.get((s, "MCC"))) for s in pair) for side in sides]
+            body.append([f"{kind}: MCC of p = 1 against p = 2", *cells])
     return body
 
 
@@ -265,71 +275,12 @@ def _per_cent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def _published_metrics(study: Sprite) -> set[str]:
-    return {metric for _, metric in references(study.name)}
-
-
-def _csv(study: Sprite, results: Results) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["setting", "seed", *study.metrics, *(f"informativeness of {name}" for name in NAMES), "collapsed"])
+def trials(study: Sprite, results: Results) -> str:
+    """Every trial's scores, how well a forest tells each factor, and collapses, as CSV."""
+    body = []
     for config, result in results:
-        told = result.get("informativeness", [""] * len(NAMES))
-        found = [result["numbers"].get(metric, "") for metric in study.metrics]
-        writer.writerow([config["setting"], config["seed"], *found, *told, " ".join(result["collapsed"])])
-    return buffer.getvalue()
-
-
-def _page(
-    study: Sprite,
-    results: Results,
-    rows: list[Row],
-    scale: Config,
-    budget: Budget,
-    shown: dict[str, str],
-    best: str | None,
-) -> str:
-    size, seeds = scale["size"], len({config["seed"] for config, _ in results})
-    lead = (
-        f"{html.escape(study.paper)}. Pairs of {size} × {size} images, drawn by formula and not those of dSprites; an "
-        f"encoder of {DIM} codes, convolutions of {', '.join(map(str, scale['widths']))} channels, "
-        f"{scale['steps']:,} steps of {scale['batch']} pairs; {seeds} seed{'s' if seeds > 1 else ''}."
-    )
-    verdicts = [row.verdict for row in rows if row.value is not None and row.published is not None]
-    counted = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-    sections = [
-        html.section("Pairs", shown["pairs"], "The second image of each pair stands below the first."),
-        html.section("What the paper says", html.table(["", "published", "here"], claims(study, results))),
-        html.section(
-            "Scores",
-            html.table(*score_table(study, results)),
-            "Per cent. Median and median absolute deviation over seeds, as in the paper's Table 2; Tables 3 and 4 "
-            f"print mean and standard deviation. By the rule, which takes means: {counted}. DCI here is by a "
-            f"{scale['dci']}, there by boosting. The factors themselves are the most that a score can show.",
-        ),
-        html.section("Every seed", shown["scores"], "Dots: one seed each. Diamonds: published, with their spread."),
-        html.section(
-            "Which factors the codes tell of",
-            html.table(*factor_table(study, results)),
-            "Held-out accuracy of a forest, in per cent. Orientation cannot be read off a square beyond a quarter "
-            "turn, nor off an ellipse beyond a half.",
-        ),
-    ]
-    if best is not None and "curves" in shown:
-        sections += [
-            html.section("Codes and factors", shown["shares"], "Share of a code's variance that one factor explains."),
-            html.section(
-                f"{best}, code by code",
-                shown["curves"],
-                "The setting of the largest median MIG, its first seed. Columns: codes; rows: factors, over their "
-                "range; a band of one deviation over all that the other factors do; blue where the factor leads.",
-            ),
-        ]
-    sections.append(
-        html.section(
-            "Training",
-            shown["losses"],
-            "Nats that each weighted term is above its least value, 0 and −α log n; one line a seed.",
-        )
-    )
-    return html.page(study.name, lead, sections)
+        scores = [result["numbers"].get(metric, "") for metric in study.metrics]
+        factors = result.get("informativeness", [""] * len(NAMES))
+        body.append([config["setting"], config["seed"], *scores, *factors, " ".join(result["collapsed"])])
+    head = ["setting", "seed", *study.metrics, *(f"informativeness of {name}" for name in NAMES), "collapsed"]
+    return csv_text(head, body)

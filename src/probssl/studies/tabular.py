@@ -9,21 +9,17 @@ drawn anew, and each such sentence is checked by a rule (`tabular_claims`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar
 
 from probssl.data import load_table
-from probssl.report import figures
 from probssl.studies import tabular_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
-from probssl.studies.tabular_claims import Finding, findings
-from probssl.studies.tabular_claims_shared import claims
-from probssl.studies.tabular_figures import every_figure
+from probssl.studies.page import Page
+from probssl.studies.tabular_claims import Finding, claims, findings
 from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, Setup, configs, positions, units
-from probssl.studies.tabular_page import markdown, page, scores_csv
+from probssl.studies.tabular_page import page
 from probssl.studies.tabular_scores import Scores
-from probssl.training.files import atomic_path, write_text
 
 ROW_VERDICT: dict[str, Verdict] = {
     "reproduced": "matched",
@@ -78,17 +74,8 @@ class Tabular(Study):
             for finding in self.findings(results, budget)
         ]
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        scores, found, scale = self.scores(results, budget), self.findings(results, budget), SCALE[budget]
-        drawn = [(name, title, figures.png_bytes(figure)) for name, title, figure in every_figure(scores)]
-        for name, _, picture in drawn:
-            with atomic_path(out / f"{name}.png") as temporary:
-                temporary.write_bytes(picture)
-        write_text(out / "scores.csv", scores_csv(scores))
-        write_text(out / "claims.md", markdown(scores, found, scale))
-        where = out / "index.html"
-        write_text(where, page(self.name, scores, found, drawn, scale))
-        return where
+    def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
+        return page(self.name, self.scores(results, budget), self.findings(results, budget), SCALE[budget])
 
 
 class TabularDimension(Tabular):

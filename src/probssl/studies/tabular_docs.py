@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probssl.errors import InputError
+from probssl.studies.tabular_figures import OURS
 from probssl.training.files import atomic_path, write_text
-
-OURS = "deaugmenting"
-"""The figure that is not in the paper, and is of both sweeps."""
 
 COLOURS = 128
 """Enough for lines on white; a picture is a third of the size."""

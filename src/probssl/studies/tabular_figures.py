@@ -2,113 +2,96 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probssl.report import figures
-from probssl.studies.tabular_grid import ENERGIES, LEARNING_RATES, LOSSES, MODELS, Setup
+from probssl.studies.tabular_grid import ENERGIES, LEARNING_RATES, LOSSES, MODELS
 from probssl.studies.tabular_scores import METRICS, Array, Scores, mean, standard_error
 
-COLOUR = dict(zip(LOSSES, figures.PALETTE, strict=False))
-MARKER = dict(zip(LOSSES, "osD^vP", strict=True))
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE = {
+    loss: {"color": colour, "marker": marker, "markersize": 4.5}
+    for loss, colour, marker in zip(LOSSES, figures.PALETTE, "osD^vP", strict=False)
+}
 ENERGY = {"euclidean": "Euclidean energy", "cosine": "cosine energy"}
 
-FIGURES = {
-    "dimension": {"linear_probe": "4", "rankme": "5", "alignment": "8", "uniformity": "10", "change": "12"},
-    "preservation": {"linear_probe": "6", "rankme": "7", "alignment": "9", "uniformity": "11", "change": "13"},
-}
-"""Sweep -> metric -> number of the figure in the paper."""
+OURS = "deaugmenting"
+"""The figure that is not in the paper; each sweep has one of this name."""
 
 KL = "kl_exact_model"
 
 
-def every_figure(scores: Scores) -> Iterator[tuple[str, str, Any]]:
+def every_figure(scores: Scores) -> Iterator[tuple[str, str, Figure]]:
     """Name, title and figure of all that is drawn of a sweep."""
-    for metric, number in FIGURES[scores.setup.name].items():
+    for metric, number in scores.setup.figures.items():
         if metric == "change":
             yield f"figure{number}", f"Figure {number}: learning rate 1 minus 0.01", change_figure(scores)
         else:
-            title = METRICS[metric].title
-            yield f"figure{number}", f"Figure {number}: {title}", sweep_figure(scores, metric)
-    yield "deaugmenting", "Undoing augmentations (not in the paper)", sweep_figure(scores, KL, scales=("log", "symlog"))
+            yield f"figure{number}", f"Figure {number}: {METRICS[metric].title}", sweep_figure(scores, metric)
+    yield OURS, "Undoing augmentations (not in the paper)", sweep_figure(scores, KL, scales=("log", "symlog"))
 
 
-def sweep_figure(scores: Scores, metric: str, scales: tuple[str, str] = ("linear", "linear")) -> Any:
+def sweep_figure(scores: Scores, metric: str, scales: tuple[str, str] = ("linear", "linear")) -> Figure:
     """Relative score above, regret below; Euclidean energy left, cosine right; one line a loss; learning rate 0.01."""
     about, usual = METRICS[metric], LEARNING_RATES.index(0.01)
     unit = f", {about.unit}" if about.unit else ""
     relative, regret = scores.relative(metric)[:, :, usual], scores.regret(metric)[:, :, usual]
-    rows = [(f"relative {about.title}, %", relative, 100.0), (f"regret{unit}", regret, 0.0)]
-    return _panels(scores, rows, scales)
+    return _panels(scores, [(f"relative {about.title}, %", relative, 100.0), (f"regret{unit}", regret, 0.0)], scales)
 
 
-def change_figure(scores: Scores) -> Any:
+def change_figure(scores: Scores) -> Figure:
     """What learning rate 1 adds: accuracy above, RankMe below."""
-    rows = [(f"change of {METRICS[m].title}, {METRICS[m].unit}", m) for m in ("linear_probe", "rankme")]
-    return _panels(scores, [(title, scores.change(metric), 0.0) for title, metric in rows])
+    metrics = [METRICS[name] for name in ("linear_probe", "rankme")]
+    return _panels(scores, [(f"change of {m.title}, {m.unit}", scores.change(m.name), 0.0) for m in metrics])
 
 
 def _panels(
     scores: Scores, rows: list[tuple[str, Array, float]], scales: tuple[str, str] = ("linear", "linear")
-) -> Any:
+) -> Figure:
     """Rows of (title, lines [table, model, position], level without effect): means over tables, standard errors."""
-    from matplotlib.lines import Line2D
-
-    figure, axes = figures.new_figure(9.6, 6.2, 2, 2, sharex=True, sharey="row")
-    for axis, (energy, (title, values, level)) in zip(
-        axes, ((energy, row) for row in rows for energy in ENERGIES), strict=True
-    ):
-        shown = [(number, m) for number, m in enumerate(MODELS) if m.energy == energy]
-        for place, (number, m) in enumerate(shown):
+    titles = [ENERGY[energy] for energy in ENERGIES] + [""] * (len(rows) * len(ENERGIES) - len(ENERGIES))
+    figure, axes = figures.panels(titles, 4.8, 3.1, 2, x=scores.setup.axis, sharex=True, sharey="row")
+    panels = itertools.product(zip(rows, scales, strict=True), ENERGIES)
+    for axis, (((title, values, level), scale), energy) in zip(axes, panels, strict=True):
+        models = [(number, m) for number, m in enumerate(MODELS) if m.energy == energy]
+        for place, (number, m) in enumerate(models):
             axis.errorbar(
-                _horizontal(scores, place - (len(shown) - 1) / 2),
+                _horizontal(scores, place - (len(models) - 1) / 2),
                 mean(values[:, number], 0),
                 yerr=np.nan_to_num(standard_error(values[:, number])),
-                color=COLOUR[m.loss],
-                marker=MARKER[m.loss],
-                markersize=4.5,
                 linewidth=1.4,
                 elinewidth=0.9,
                 capsize=2,
+                **STYLE[m.loss],
             )
         axis.axhline(level, color=figures.MUTED, linewidth=0.8, linestyle="--", zorder=0)
         axis.grid(axis="y", color=figures.MUTED, alpha=0.15, linewidth=0.6)
-        if title == rows[0][0]:
-            axis.set_title(ENERGY[energy], fontsize=10, color=figures.INK, loc="left")
-        else:
-            axis.set_xlabel(scores.setup.axis, fontsize=9)
         if energy == ENERGIES[0]:
-            axis.set_ylabel(title, fontsize=9)
-            axis.set_yscale(scales[[row[0] for row in rows].index(title)])
+            axis.set_ylabel(title, fontsize=8)
+            axis.set_yscale(scale)
         _ticks(axis, scores)
-    keys = [
-        Line2D([], [], color=COLOUR[loss], marker=MARKER[loss], markersize=5, label=title)
-        for loss, title in LOSSES.items()
-    ]
-    figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), fontsize=9, frameon=False)
+    figures.legend(figure, {title: STYLE[loss] for loss, title in LOSSES.items()})
     return figure
 
 
 def _horizontal(scores: Scores, offset: float) -> Array:
     """Where a line's points stand: a little beside each other, so that error bars do not hide each other."""
     values = np.array([float(position) for position in scores.positions])
-    return values * 1.012**offset if _is_ratio(scores.setup) else values + 0.006 * offset
+    return values * 1.012**offset if scores.setup.is_ratio else values + 0.006 * offset
 
 
 def _ticks(axis: Any, scores: Scores) -> None:
     """A tick at every position, written as the text does; ratios on a log scale."""
-    from matplotlib.ticker import NullLocator
-
-    if _is_ratio(scores.setup):
+    if scores.setup.is_ratio:
         axis.set_xscale("log")
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis.minorticks_off()
     axis.set_xticks(
         [float(position) for position in scores.positions],
         [scores.setup.label(position) for position in scores.positions],
     )
-
-
-def _is_ratio(setup: Setup) -> bool:
-    return setup.name == "dimension"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -46,6 +47,7 @@ RATES = tuple(Fraction(tenths, 10) for tenths in range(1, 11))
 """Preservation rates ρ. The paper says 0.1 and 1, and shows what lies between."""
 
 SHAPES = {entry.name: (entry.rows, entry.dimensions) for entry in catalogue() if entry.rows and entry.dimensions}
+"""Table -> how many rows and features it has."""
 PMLB = tuple(name for name in SHAPES if name.startswith("pmlb:"))
 """The eighteen tables of the paper's Table 1."""
 
@@ -58,14 +60,21 @@ class Setup:
     axis: str
     noise: float
     positions: tuple[Fraction, ...]
+    figures: Mapping[str, str]
+    """Metric (or `change`: what the higher learning rate adds) -> number of the figure in the paper."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether the output dimension varies, as a share of the input dimension."""
+        return self.name == "dimension"
 
     def label(self, position: Fraction) -> str:
         """The position as the axis shows it."""
-        return str(position) if self.name == "dimension" else f"{float(position):g}"
+        return str(position) if self.is_ratio else f"{float(position):g}"
 
     def place(self, position: Fraction, features: int) -> tuple[int, float]:
         """Output dimension and preservation rate at a position, for a table of that many features."""
-        if self.name == "dimension":
+        if self.is_ratio:
             return output_dimension(position, features), 0.8
         return output_dimension(Fraction(1, 2), features), float(position)
 
@@ -75,8 +84,20 @@ def output_dimension(ratio: Fraction, features: int) -> int:
     return max(2, int(ratio * features))
 
 
-DIMENSION = Setup("dimension", "output dimension over input dimension, m/d", 0.1, RATIOS)
-PRESERVATION = Setup("preservation", "preservation rate ρ", 0.25, RATES)
+DIMENSION = Setup(
+    "dimension",
+    "output dimension over input dimension, m/d",
+    0.1,
+    RATIOS,
+    {"linear_probe": "4", "rankme": "5", "alignment": "8", "uniformity": "10", "change": "12"},
+)
+PRESERVATION = Setup(
+    "preservation",
+    "preservation rate ρ",
+    0.25,
+    RATES,
+    {"linear_probe": "6", "rankme": "7", "alignment": "9", "uniformity": "11", "change": "13"},
+)
 
 
 @dataclass(frozen=True)
@@ -111,22 +132,21 @@ def positions(setup: Setup, scale: Scale) -> tuple[Fraction, ...]:
 
 def configs(setup: Setup, scale: Scale) -> list[Config]:
     """Every trial once: small tables have the same output dimension at several ratios."""
-    found: dict[tuple[object, ...], Config] = {}
-    for table in scale.tables:
-        for position in positions(setup, scale):
-            dim, preservation = setup.place(position, _features(table))
-            where = {"table": table, "dim": dim, "preservation": preservation, "noise": setup.noise}
-            for seed in range(scale.seeds):
-                kinds: list[Config] = [{"objective": UNTRAINED, "energy": energy} for energy in ENERGIES]
-                kinds += [
-                    {"objective": m.loss, "energy": m.energy, "lr": rate, "steps": scale.steps}
-                    for rate in LEARNING_RATES
-                    for m in MODELS
-                ]
-                for kind in kinds:
-                    config = {**where, **kind, "seed": seed}
-                    found.setdefault(tuple(config.values()), config)
-    return list(found.values())
+    kinds: list[Config] = [{"objective": UNTRAINED, "energy": energy} for energy in ENERGIES]
+    kinds += [
+        {"objective": m.loss, "energy": m.energy, "lr": rate, "steps": scale.steps}
+        for rate in LEARNING_RATES
+        for m in MODELS
+    ]
+    every = [
+        {"table": table, "dim": dim, "preservation": preservation, "noise": setup.noise, **kind, "seed": seed}
+        for table in scale.tables
+        for position in positions(setup, scale)
+        for dim, preservation in [setup.place(position, SHAPES[table][1])]
+        for seed in range(scale.seeds)
+        for kind in kinds
+    ]
+    return list({tuple(config.values()): config for config in every}.values())
 
 
 TOGETHER = 72
@@ -145,17 +165,9 @@ def units(configs: list[Config]) -> list[list[Config]]:
     return sorted(found, key=_cost, reverse=True)
 
 
-def _features(table: str) -> int:
-    features = SHAPES[table][1]
-    assert features is not None
-    return features
-
-
 def _cost(unit: list[Config]) -> float:
     """About how long a unit takes: products of a batch with the layers, products of pairs, and a constant."""
     config = unit[0]
     rows, features = SHAPES[config["table"]]
-    assert rows is not None
-    assert features is not None
     step = 2 * features * (features + config["dim"]) + min(rows, 256) * config["dim"] + 10_000
     return step * sum(entry.get("steps", 0) for entry in unit)

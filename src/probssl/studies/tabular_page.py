@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from probssl.report import figures
-from probssl.report import page as html
+from probssl.studies.page import Page, Picture, Section, Table, csv_text
 from probssl.studies.tabular_claims import Finding
+from probssl.studies.tabular_figures import OURS, every_figure
 from probssl.studies.tabular_grid import LEARNING_RATES, MODELS, PMLB, PUBLISHED_STEPS, Model, Scale
 from probssl.studies.tabular_scores import METRICS, Scores, mean, standard_error
 
-SUMMARY = (
-    "linear_probe",
-    "rankme",
-    "rankme_centred",
-    "intrinsic_dimension",
-    "cluster_learnability",
-    "alignment",
-    "uniformity",
-    "kl_exact_model",
-    "top1",
-)
+SUMMARY = tuple(name for name in METRICS if name != "nll")
 VERDICTS = ("reproduced", "partly", "not reproduced", "not tested")
+OURS_IS = "KL of the model's posterior over rows from the exact one, relative to the initial weights."
 ERRORS = "Mean over tables, error bars: standard error over tables."
 RULE = (
     "A part holds when the difference it speaks of exceeds one standard error over tables, or keeps the limit that its "
@@ -35,22 +25,28 @@ RULE = (
 )
 
 
-def page(
-    name: str, scores: Scores, found: Sequence[Finding], drawn: Sequence[tuple[str, str, bytes]], scale: Scale
-) -> str:
+def page(name: str, scores: Scores, found: Sequence[Finding], scale: Scale) -> Page:
     """The page of a run."""
-    lead = f"{html.escape(tally(found))} {html.escape(protocol(scores, scale))}"
-    sections = [html.section("What the paper says, and what came out", _claims_table(found), RULE)]
-    notes = {
-        "deaugmenting": "KL of the model's posterior over rows from the exact one, relative to the initial weights."
-    }
-    for label, title, picture in drawn:
-        sections.append(html.section(title, figures.embedded(picture), f"{ERRORS} {notes.get(label, '')}".strip()))
+    claims = [[f"{f.claim.text} ({f.claim.rule})", f.claim.place, f.verdict, f.evidence()] for f in found]
+    sections = [
+        Section(
+            "What the paper says, and what came out",
+            Table(["claim and rule", "place", "verdict", "numbers"], claims, text=True, strong=2),
+            note=RULE,
+        )
+    ]
+    for label, title, figure in every_figure(scores):
+        note = ERRORS if label != OURS else f"{ERRORS} {OURS_IS}"
+        sections.append(Section(title, Picture(label, figure), note=note))
     for rate in LEARNING_RATES:
-        title = f"All scores at learning rate {rate:g}"
         note = "Relative to the initial weights, in %, mean over positions and tables ± standard error over tables."
-        sections.append(html.section(title, html.table(*_summary(scores, rate)), note))
-    return html.page(f"Losses on tables: {name.partition('/')[2]}", lead, sections)
+        sections.append(Section(f"All scores at learning rate {rate:g}", _summary(scores, rate), note=note))
+    return Page(
+        f"Losses on tables: {name.partition('/')[2]}",
+        f"{tally(found)} {protocol(scores, scale)}",
+        sections,
+        files={"scores.csv": scores_csv(scores), "claims.md": markdown(scores, found, scale)},
+    )
 
 
 def tally(found: Sequence[Finding]) -> str:
@@ -75,21 +71,7 @@ def protocol(scores: Scores, scale: Scale) -> str:
     return text
 
 
-def _claims_table(found: Sequence[Finding]) -> str:
-    """Like `html.table`, with a badge for each verdict and cells that wrap."""
-    titles = (("place", ""), ("claim", "width: 40%"), ("verdict", ""), ("numbers", ""))
-    head = "".join(f'<th style="text-align: left; {style}">{title}</th>' for title, style in titles)
-    body = "".join(
-        f"<tr><td>{html.escape(f.claim.place)}</td>"
-        f'<td class="text">{html.escape(f.claim.text)}<br><span class="note">{html.escape(f.claim.rule)}</span></td>'
-        f'<td style="text-align: left">{html.badge(f.verdict, f.verdict == "reproduced")}</td>'
-        f'<td class="text"><span class="note">{html.escape(f.evidence())}</span></td></tr>'
-        for f in found
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _summary(scores: Scores, rate: float) -> tuple[list[str], list[list[str]]]:
+def _summary(scores: Scores, rate: float) -> Table:
     """A row a model: every relative score over the whole sweep, and what failed or collapsed."""
     column = LEARNING_RATES.index(rate)
     each = {metric: mean(scores.relative(metric)[:, :, column], 2) for metric in SUMMARY}  # [table, model]
@@ -97,7 +79,7 @@ def _summary(scores: Scores, rate: float) -> tuple[list[str], list[list[str]]]:
     for number, m in enumerate(MODELS):
         cells = [_with_error(values[:, number]) for values in each.values()]
         body.append([m.title, *cells, _lost(scores, m, rate)])
-    return ["model", *[METRICS[metric].title for metric in SUMMARY], "failed, collapsed"], body
+    return Table(["model", *[METRICS[metric].title for metric in SUMMARY], "failed, collapsed"], body)
 
 
 def _with_error(values: Any) -> str:
@@ -123,31 +105,25 @@ def markdown(scores: Scores, found: Sequence[Finding], scale: Scale) -> str:
         f"| {f.claim.place} | {f.claim.text} (*{f.claim.rule}*) | **{f.verdict}** | {f.evidence()} |" for f in found
     ]
     for rate in LEARNING_RATES:
-        head, body = _summary(scores, rate)
-        lines += [
-            "",
-            f"Relative scores in % at learning rate {rate:g}, mean over the sweep and tables ± standard error:",
-            "",
-        ]
-        lines += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
+        table = _summary(scores, rate)
+        title = f"Relative scores in % at learning rate {rate:g}, mean over the sweep and tables ± standard error:"
+        rows = (table.head, ["---"] * len(table.head), *table.rows)
+        lines += ["", title, "", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"
 
 
 def scores_csv(scores: Scores) -> str:
     """Every point of every figure: means and standard errors over tables, of all metrics and models at both rates."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    values = ("score", "relative", "regret")
     head = ["metric", "loss", "energy", "lr", "position", "tables"]
-    writer.writerow([*head, *(f"{v}{e}" for v in values for e in ("", "_se"))])
+    head += [f"{value}{error}" for value in ("score", "relative", "regret") for error in ("", "_se")]
+    rows: list[list[Any]] = []
     for metric in METRICS:
         arrays = [scores.raw(metric), scores.relative(metric), scores.regret(metric)]
-        for number, m in enumerate(MODELS):
-            for column, rate in enumerate(LEARNING_RATES):
-                for place, position in enumerate(scores.positions):
-                    cells = [array[:, number, column, place] for array in arrays]
-                    numbers = [f"{float(x):.6g}" for cell in cells for x in (mean(cell, 0), standard_error(cell))]
-                    count = int(np.isfinite(cells[0]).sum())
-                    label = scores.setup.label(position)
-                    writer.writerow([metric, m.loss, m.energy, rate, label, count, *numbers])
-    return buffer.getvalue()
+        for (number, m), (column, rate), (place, position) in itertools.product(
+            enumerate(MODELS), enumerate(LEARNING_RATES), enumerate(scores.positions)
+        ):
+            cells = [array[:, number, column, place] for array in arrays]
+            numbers = [f"{float(x):.6g}" for cell in cells for x in (mean(cell, 0), standard_error(cell))]
+            count = int(np.isfinite(cells[0]).sum())
+            rows.append([metric, m.loss, m.energy, rate, scores.setup.label(position), count, *numbers])
+    return csv_text(head, rows)

@@ -67,7 +67,7 @@ class Scores:
         where: dict[tuple[Any, ...], list[int]] = {}
         for table in self.tables:
             for number, position in enumerate(self.positions):
-                where.setdefault((table, *setup.place(position, SHAPES[table][1] or 0)), []).append(number)
+                where.setdefault((table, *setup.place(position, SHAPES[table][1])), []).append(number)
         for config, result in results:
             row = self.tables.index(config["table"]), self.seeds.index(config["seed"])
             at = where[config["table"], config["dim"], config["preservation"]]
