@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from probssl.grids import engine
 from probssl.studies import Store, circles, experiments
 from tests.cli.shell import document, probssl, refusal, start, succeed
 from tests.grids.cheap import COUNT, Cheap
@@ -40,13 +39,13 @@ def test_list(scratch, cheap):
         e["trials"] for e in document("reproduce", "--budget", "smoke")["experiments"] if e["name"] == Cheap.name
     ]
     assert (trials["done"], trials["total"]) == (12, 12)
-    assert "12 of 150" in succeed("reproduce").stdout  # the budgets share their trials
+    assert "10 of 150" in succeed("reproduce").stdout  # the budgets share their first two cohorts
 
 
 def test_list_says_what_is_of_older_code_and_what_is_broken(scratch, cheap, monkeypatch):
     succeed(*cheap, "-q")
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "code_version", lambda study: "another")
+        patch.setattr(experiments, "code_version", lambda modules: "another")
         shown = succeed("reproduce", "--budget", "smoke").stdout
     assert "0 of 12" in shown
     assert "12 older" in shown

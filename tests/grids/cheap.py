@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from probssl.grids import engine
-from probssl.studies import Row, Study
+from probssl.studies import Row, Study, experiments
 
 COUNT = {"smoke": 12, "laptop": 150, "full": 400}
+COHORT = 5
 
 
 class Cheap(Study):
@@ -27,8 +28,8 @@ class Cheap(Study):
     def configs(self, budget):
         return [{"number": number, "draws": (3, 40)[number % 2]} for number in range(COUNT[budget])]
 
-    def batches(self, configs, jobs):
-        return [configs[start : start + 15] for start in range(0, len(configs), 15)]
+    def cohort(self, config):
+        return config["number"] // COHORT
 
     def trial(self, config):
         if log := os.environ.get("CHEAP_LOG"):
@@ -49,4 +50,4 @@ if __name__ == "__main__":
     from tests.grids.cheap import Cheap as Importable  # workers must find it by its name
 
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    print(len(engine.run(Importable(), "laptop", Path(sys.argv[1]), jobs=jobs).results))
+    print(len(engine.run(experiments.grid(Importable(), "laptop"), Path(sys.argv[1]), jobs=jobs).results))

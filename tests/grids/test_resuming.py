@@ -12,7 +12,8 @@ import pytest
 
 from probssl.grids import engine
 from probssl.grids.store import Store
-from tests.grids.cheap import COUNT, Cheap
+from probssl.studies import experiments
+from tests.grids.cheap import COHORT, COUNT, Cheap
 
 TOTAL = COUNT["laptop"]
 
@@ -66,7 +67,7 @@ def kill(process):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     path = tmp_path_factory.mktemp("undisturbed") / "store.sqlite"
-    engine.run(Cheap(), "laptop", path, jobs=1)
+    engine.run(experiments.grid(Cheap(), "laptop"), path, jobs=1)
     return content(path)
 
 
@@ -91,7 +92,7 @@ def test_killed_again_and_again(tmp_path, undisturbed):
     assert content(path) == undisturbed
     again = Counter(number for _, number in begun(log))
     assert set(again) == set(range(TOTAL))
-    assert sum(again.values()) <= TOTAL + 3 * 1 + 4 * 2  # lost: at most what was under way
+    assert sum(again.values()) <= TOTAL + COHORT * (3 * 1 + 4 * 2)  # lost: at most what was under way
 
 
 def test_two_processes_share_the_work(tmp_path, undisturbed):
@@ -112,10 +113,10 @@ def test_a_stopped_process_is_taken_over_when_its_lease_is_over(tmp_path, undist
     wait_until_there_are(path, 4)
     frozen.send_signal(signal.SIGSTOP)
     with Store(path) as store:
-        keys = list(engine.grid(Cheap(), "laptop").configs)
+        keys = list(experiments.grid(Cheap(), "laptop").trials)
         assert store.claimed(keys)
         store._connection.execute("UPDATE claims SET expires = 1")  # an hour later
-    assert len(engine.run(Cheap(), "laptop", path, jobs=1).results) == TOTAL
+    assert len(engine.run(experiments.grid(Cheap(), "laptop"), path, jobs=1).results) == TOTAL
     frozen.send_signal(signal.SIGCONT)
     assert frozen.communicate(timeout=60)[0].strip() == str(TOTAL)
     assert content(path) == undisturbed

@@ -1,13 +1,12 @@
 """The code version: changed by what changes numbers, and by nothing else."""
 
-import ast
-
 import pytest
 
 from probssl import studies
 from probssl.errors import InputError
 from probssl.grids import versions
 from probssl.grids.versions import code_version, fingerprint
+from probssl.studies import experiments
 from tests.grids.cheap import Cheap
 
 CODE = '''
@@ -62,81 +61,101 @@ def test_empty_functions_and_nesting_are_told_apart():
     assert fingerprint("x = 1") != fingerprint("x = 1.0")
 
 
+HOUSE = {
+    "probssl/__init__.py": "from probssl.objectives import InfoNCE",
+    "probssl/energies.py": "x = 1",
+    "probssl/errors.py": "x = 1",
+    "probssl/objectives/__init__.py": """
+from probssl.objectives.infonce import InfoNCE
+from probssl.objectives.snl import SNL
+""",
+    "probssl/objectives/infonce.py": "from probssl.energies import x",
+    "probssl/objectives/snl.py": "x = 1",
+    "probssl/kernels/__init__.py": "from probssl.kernels.pairs import sums",
+    "probssl/kernels/pairs.py": "x = 1",
+    "probssl/kernels/pairs.c": "int x = 1;",
+    "probssl/hints.py": "x = 1",
+    "probssl/report/page.py": "x = 1",
+    "trials_of_the_house.py": """
+from typing import TYPE_CHECKING
+from probssl.objectives import InfoNCE
+from probssl.report import page
+
+if TYPE_CHECKING:
+    from probssl.hints import x
+
+def trial():
+    from probssl import kernels
+""",
+    "by_attribute.py": "import probssl\nprobssl.InfoNCE()",
+}
+
+
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """A small library in place of ours."""
-    for place in ("energies.py", "objectives/kernel.c", "report/page.py", "cli/app.py", "studies/base.py", "errors.py"):
-        file = tmp_path / place
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("x = 1\n")
-    monkeypatch.setattr(versions, "LIBRARY", tmp_path)
+    """A small library in place of ours, and the version of a module that uses it."""
+    for place, text in HOUSE.items():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(text)
+    monkeypatch.setattr(versions, "LIBRARY", tmp_path / "probssl")
+    monkeypatch.syspath_prepend(tmp_path)
 
-    def version():
-        versions._library.cache_clear()
-        versions._of_file.cache_clear()
-        return code_version(Cheap())
+    def forget():
+        for function in (versions._of_file, versions._tree, versions._imported, versions._defining):
+            function.cache_clear()
 
-    yield tmp_path, version
-    versions._library.cache_clear()
-    versions._of_file.cache_clear()
+    def version(module="trials_of_the_house"):
+        forget()
+        return code_version([module])
+
+    yield tmp_path / "probssl", version
+    forget()
 
 
-def test_maths_counts_and_reports_do_not(house):
+COUNTS = ("energies.py", "objectives/infonce.py", "kernels/pairs.py", "kernels/pairs.c")
+DOES_NOT = ("objectives/snl.py", "report/page.py", "errors.py", "hints.py")
+
+
+@pytest.mark.parametrize("place", [*COUNTS, *DOES_NOT])
+def test_what_a_module_imports_counts_and_nothing_else(house, place):
     folder, version = house
-    first = version()
-    for place in ("report/page.py", "cli/app.py", "studies/base.py", "errors.py"):
-        (folder / place).write_text("x = 2\n")
-    (folder / "notes.md").write_text("words")
-    (folder / "energies.py").write_text("# a comment\nx = 1\n")
-    assert version() == first
-    (folder / "energies.py").write_text("x = 2\n")
-    second = version()
-    (folder / "objectives" / "kernel.c").write_text("int x = 2;\n")
-    third = version()
-    (folder / "new_room").mkdir()
-    (folder / "new_room" / "maths.py").write_text("x = 1\n")
-    assert len({first, second, third, version()}) == 4
+    before = version()
+    (folder / place).write_text(HOUSE[f"probssl/{place}"] + "\ny = 2")
+    assert (version() == before) == (place in DOES_NOT)
 
 
-def test_a_study_counts_for_itself(monkeypatch):
-    class Elsewhere(Cheap):
-        code = ("tests.grids.test_versions",)
+def test_names_of_the_package_count_as_what_defines_them(house):
+    folder, version = house
+    before = version("by_attribute")
+    (folder / "objectives" / "snl.py").write_text("x = 2")
+    assert version("by_attribute") == before
+    (folder / "energies.py").write_text("x = 2")
+    assert version("by_attribute") != before
 
-    class Both(Cheap):
-        code = ("tests.grids.cheap", "tests.grids.test_versions")
 
-    class Named(Cheap):
-        code = ("tests.grids.cheap",)
+def test_the_numeric_path_counts(monkeypatch):
+    before = code_version(["tests.grids.cheap"])
+    monkeypatch.setattr(versions, "numeric_path", lambda: "torch 9, AVX9")
+    assert code_version(["tests.grids.cheap"]) != before
 
-    assert code_version(Named()) == code_version(Cheap())
-    assert len({code_version(study) for study in (Cheap(), Elsewhere(), Both())}) == 3
+
+def test_modules_count():
+    ours, other = "tests.grids.cheap", "tests.grids.test_versions"
+    assert len({code_version(modules) for modules in ([ours], [other], [ours, other])}) == 3
+    assert experiments.version_of(Cheap()) == code_version([ours])
 
 
 def test_code_that_is_in_no_file():
-    class Lost(Cheap):
-        code = ("no_such_module",)
-
     with pytest.raises(InputError, match="no_such_module"):
-        code_version(Lost())
+        code_version(["no_such_module"])
 
 
-def test_files_are_read_once(monkeypatch):
-    first = code_version(Cheap())
-    monkeypatch.setattr(versions, "fingerprint", None)
-    assert code_version(Cheap()) == first
-
-
-def test_studies_name_all_of_their_code():
-    """What a study's trials import of the studies' room is named too, but for the frame that decides no number."""
-    frame = {f"probssl.studies.{name}" for name in ("base", "comparison", "keys", "pictures", "versions")}
+def test_what_a_study_computes_with_is_in_its_version():
+    """The modules that a study names, and what they import, hold all functions that its trials call."""
     for study in studies.catalogue():
-        assert study.code, study.name
-        for name in study.code:
-            tree = ast.parse(versions._source(name, study.name).read_text(encoding="utf-8"))
-            found = set()
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and node.module == "probssl.studies":
-                    found |= {f"probssl.studies.{alias.name}" for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("probssl.studies."):
-                    found.add(node.module)
-            assert found <= frame | set(study.code), f"{study.name}: {name} imports {found - frame - set(study.code)}"
+        known = {path.stem for path in versions._closure(study.code)}
+        for method in (type(study).trial, type(study).run_batch):
+            called = [method.__globals__.get(name) for name in method.__code__.co_names]
+            modules = {getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in called}
+            used = {name.rpartition(".")[2] for name in modules if name.startswith("probssl.")}
+            assert used <= known, f"{study.name} computes with {used - known}, which its code does not name"

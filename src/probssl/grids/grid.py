@@ -27,7 +27,7 @@ class Computation(Protocol):
         """The grid's name, under which its trials are stored."""
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Any, ...]]:
-        """The trials of a cohort as (configuration, result) or, with bytes to keep, (configuration, result, weights)."""
+        """The trials of a cohort, each (configuration, result), or with a third entry, bytes to keep."""
 
 
 Cohort = dict[str, Config]
@@ -56,10 +56,8 @@ class Grid:
             keys |= {key_of("", config, ""): key for key, config in made[-1].items()}
         ordered = [plain(config) for config in order] or [config for cohort in made for config in cohort.values()]
         wanted = [key_of("", config, "") for config in ordered]
-        if len(set(wanted)) < len(wanted):
-            raise InputError(
-                f"the grid of {computation.name} names {len(wanted) - len(set(wanted))} of its trials twice"
-            )
+        if twice := len(wanted) - len(set(wanted)):
+            raise InputError(f"the grid of {computation.name} names {twice} of its trials twice")
         if keys.keys() != set(wanted) or sum(map(len, made)) != len(wanted):
             raise InputError(f"the cohorts of {computation.name} do not hold each trial once")
         return cls(computation, code, {keys[name]: config for name, config in zip(wanted, ordered, strict=True)}, made)

@@ -1,8 +1,8 @@
 """The result store: one SQLite file in which every finished trial is a committed row.
 
 A row's key is a hash of the grid's name, the trial's configuration and cohort, and the version of the code. Rows are
-only ever added, one transaction a cohort, so that a process that is killed loses what it had not finished and nothing else. Several
-processes may use one store: a trial under way is claimed by a lease that ends when its holder dies.
+only ever added, one transaction a cohort, so that a process that is killed loses what it had not finished and nothing
+else. Several processes may use one store: a trial under way is claimed by a lease that ends when its holder dies.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Processes:
     """Processes of this machine, which end with this one."""
 
     def __init__(self, computation: Computation, jobs: int) -> None:
-        from joblib.externals import cloudpickle
+        import cloudpickle
 
         self.jobs = jobs
         self._computation = cloudpickle.dumps(computation)

@@ -73,12 +73,9 @@ class Deaugmenting(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return deaugmenting_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """One data set and seed a batch: models of one shape, which train together."""
-        together: dict[tuple[str, int], list[Config]] = {}
-        for config in configs:
-            together.setdefault((config["data"], config["seed"]), []).append(config)
-        return list(together.values())
+    def cohort(self, config: Config) -> Any:
+        """One data set and seed: models of one shape."""
+        return config["data"], config["seed"]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         found = points(with_gains(results))

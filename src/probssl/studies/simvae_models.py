@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from probssl.data import ImageSet
 from probssl.encoders import MLP, ConvEncoder, MirrorDecoder, WithHead, seeded
 from probssl.energies import Cosine
-from probssl.grids.versions import version_of
+from probssl.grids.versions import code_version
 from probssl.objectives import (
     CRVAE,
     VAE,
@@ -170,7 +170,7 @@ def trained(config: Config) -> TrainedModel:
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
     modules = {"encoder": encoder, "objective": objective}
-    code = version_of((__name__, "probssl.studies.fitting", "probssl.studies.styles"), "simvae/models")
+    code = code_version((__name__, "probssl.studies.fitting", "probssl.studies.styles"))
     training = functools.partial(train, config, encoder, objective)
     loss = trained_once("simvae/models", config, code, modules, training)
     return TrainedModel(encoder.eval(), objective.eval(), loss)

@@ -73,7 +73,6 @@ class PairsStudy(Study):
 
     metrics: ClassVar[tuple[str, ...]]
     baselines: ClassVar[tuple[str, ...]]
-    one_by_one = True
 
     def comparable(self, metric: str, budget: Budget) -> bool:
         """Whether a number of ours may be set beside a published one."""
