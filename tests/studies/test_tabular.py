@@ -16,7 +16,8 @@ from probssl.encoders import encode
 from probssl.pairings import MaskAndNoise
 from probssl.runs.evaluation import undo_augmentations
 from probssl.studies import tabular, tabular_grid, tabular_trials
-from probssl.studies.tabular_grid import DIMENSION, MODELS, PMLB, PRESERVATION, SCALE, configs, units
+from probssl.studies.base import LARGEST_COHORT
+from probssl.studies.tabular_grid import DIMENSION, MODELS, PMLB, PRESERVATION, SCALE, configs
 from probssl.training import fit
 
 STUDIES = {"dimension": tabular.TabularDimension, "preservation": tabular.TabularPreservation}
@@ -28,7 +29,7 @@ def smoke(request, tmp_path_factory):
     study = STUDIES[request.param]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCALE, "smoke", dataclasses.replace(SCALE["smoke"], positions=2))
-        yield study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1, backend="threading")
+        yield study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1)
 
 
 def test_smoke_ends_in_a_verdict_on_every_claim(smoke):
@@ -74,11 +75,11 @@ def test_the_paper_has_eighteen_tables_and_eleven_models():
 @pytest.mark.parametrize("setup", [DIMENSION, PRESERVATION], ids=lambda s: s.name)
 def test_units_hold_every_trial_once_and_stack(setup, budget):
     every = configs(setup, SCALE[budget])
-    parts = units(every)
+    parts = STUDIES[setup.name]().cohorts(every)
     names = [json.dumps(config, sort_keys=True) for part in parts for config in part]
     assert sorted(names) == sorted(json.dumps(config, sort_keys=True) for config in every)
     assert len(set(names)) == len(names)
-    assert max(map(len, parts)) <= tabular_grid.TOGETHER
+    assert max(map(len, parts)) <= LARGEST_COHORT
     for part in parts:
         assert len({(config["table"], config["dim"]) for config in part}) == 1
 

@@ -9,7 +9,6 @@ are set against the accuracy of a linear probe, by rank correlations within each
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,9 +73,9 @@ class Deaugmenting(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return deaugmenting_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """One data set and seed a batch: models of one shape, which train together."""
-        return [list(some) for _, some in itertools.groupby(configs, lambda config: (config["data"], config["seed"]))]
+    def cohort(self, config: Config) -> Any:
+        """One data set and seed: models of one shape."""
+        return config["data"], config["seed"]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         found = points(with_gains(results))

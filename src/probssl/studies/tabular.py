@@ -9,7 +9,7 @@ drawn anew, and each such sentence is checked by a rule (`tabular_claims`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from probssl.data import load_table
 from probssl.studies import tabular_trials
@@ -17,7 +17,7 @@ from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
 from probssl.studies.page import Page
 from probssl.studies.tabular_claims import claims
-from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, Setup, configs, positions, units
+from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, SHAPES, Setup, configs, positions
 from probssl.studies.tabular_page import page
 from probssl.studies.tabular_scores import Scores
 
@@ -49,8 +49,19 @@ class Tabular(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return tabular_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return units(configs)
+    def cohort(self, config: Config) -> Any:
+        """Models of one table and output dimension, which stack."""
+        return config["table"], config["dim"]
+
+    def cost(self, config: Config) -> float:
+        """Products of a batch with the layers, products of pairs, and a constant, for every step."""
+        rows, features = SHAPES[config["table"]]
+        step = 2 * features * (features + config["dim"]) + min(rows, 256) * config["dim"] + 10_000
+        return float(step * config.get("steps", 0))
+
+    def cohorts(self, configs: list[Config]) -> list[list[Config]]:
+        """Neighbours of a cohort share augmentation and seed."""
+        return super().cohorts(sorted(configs, key=lambda config: (config["preservation"], config["seed"])))
 
     def scores(self, results: Results, budget: Budget) -> Scores:
         """The numbers of the finished trials as arrays."""
