@@ -1,15 +1,16 @@
 """`probssl compare`: what it shows, that it keeps its time, and that an interruption loses nothing finished."""
 
 import csv
-import json
+import math
 import os
 import signal
 import time
 
 import pytest
 
-from probssl.comparing import comparison, planning
+from probssl.comparing import schedule
 from probssl.comparing.grid import COMPARED
+from probssl.grids.store import Store
 from tests.cli.shell import document, probssl, refusal, start, succeed
 
 FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--dims", "2"]
@@ -17,11 +18,8 @@ FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Rounds of a few steps, in this process."""
-    monkeypatch.setattr(planning, "LONGEST", (5, 10, 20))
-    monkeypatch.setattr(planning, "SHORTEST", 5)
-    monkeypatch.setattr(planning, "MOST_SEEDS", (1, 1, 3))
-    monkeypatch.setattr(comparison, "processes", lambda seconds: 1)
+    """Rounds of a few steps."""
+    monkeypatch.setattr(schedule, "LENGTHS", {math.inf: (5, 10, 20)})
 
 
 def test_what_it_shows_and_writes(table, scratch, quick):
@@ -33,7 +31,7 @@ def test_what_it_shows_and_writes(table, scratch, quick):
     assert (folder / "index.html").as_uri() in shown.stdout
     assert "rows kept aside" in shown.stdout
     assert "Traceback" not in shown.stderr
-    for name in ("leaderboard.csv", "leaderboard.json", "trials.jsonl", "index.html", "best/model.safetensors"):
+    for name in ("leaderboard.csv", "leaderboard.json", "store.sqlite", "index.html", "best/model.safetensors"):
         assert (folder / name).is_file()
     for command in (["evaluate"], ["doctor"], ["report"]):
         succeed(*command, folder / "best")
@@ -70,6 +68,10 @@ def test_the_document(table, quick):
         (["--label", "nope"], "'nope'"),
         (["--drop", "nope"], "'nope'"),
         (["--seed", "-1"], "seed"),
+        (["--trials", "0"], "--trials"),
+        (["--trials", "5", "--minutes", "1"], "give one of them"),
+        (["--resume"], "--out"),
+        (["--jobs", "0"], "--jobs"),
     ],
 )
 def test_refusals(options, named, table, scratch):
@@ -85,13 +87,20 @@ def test_a_constant_column_is_refused(scratch):
     assert not (scratch / "compared").exists()
 
 
+def stored(folder):
+    """Configurations of the finished trainings."""
+    if not (folder / "store.sqlite").is_file():
+        return []
+    with Store(folder / "store.sqlite", read_only=True) as store:
+        return [trial.config for trial in store.trials()]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interruption_writes_what_was_finished(number, table, scratch):
     out = scratch / "c"
     process = start("compare", table, "--label", "kind", "--minutes", "5", *FEW, "--out", out, start_new_session=True)
-    trials = out / "trials.jsonl"
     limit = time.monotonic() + 90
-    while not (trials.is_file() and trials.stat().st_size):
+    while not stored(out):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.02)
@@ -104,8 +113,7 @@ def test_interruption_writes_what_was_finished(number, table, scratch):
     assert "Traceback" not in stderr
     with (out / "leaderboard.csv").open() as file:
         board = list(csv.DictReader(file))
-    finished = [json.loads(line) for line in trials.read_text().splitlines()]
-    assert len(board) == len({(t["objective"], t["energy"], t["dim"], t["strength"]) for t in finished}) > 0
+    assert len(board) == len({(t["objective"], t["energy"], t["dim"], t["strength"]) for t in stored(out)}) > 0
     assert "Interrupted" in stdout
     assert probssl("doctor", out / "best").exit_code == 0
     assert (out / "index.html").is_file()

@@ -1,11 +1,9 @@
-"""Comparing configurations on a table: the grid, the exam, the plan, the order, and a whole comparison."""
+"""Comparing configurations on a table: the grid, the exam, the order, and a whole comparison."""
 
 import csv
 import dataclasses
 import json
 import math
-import pickle
-import time
 
 import numpy as np
 import pytest
@@ -15,21 +13,20 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 import probssl
-from probssl.comparing import candidates, comparison, planning
+from probssl.comparing import candidates, comparison, schedule
 from probssl.comparing.exam import Exam, recovered
 from probssl.comparing.grid import COMPARED, STRENGTHS, Candidate, dimensions, pairs
 from probssl.comparing.measuring import strengths
-from probssl.comparing.planning import Clock, Pace, plan, prolonged, survivors
-from probssl.comparing.progress import Progress
 from probssl.comparing.result import Final, findings
+from probssl.comparing.schedule import Clock
 from probssl.comparing.setup import Setup, held_out
 from probssl.comparing.standings import predictors, rank_correlation, standings, with_clid
 from probssl.comparing.testing import Answers, HeldOut
-from probssl.comparing.work import Job, Outcome, Trainer
-from probssl.comparing.worker import Worker
+from probssl.comparing.work import Contest, Job, Outcome
 from probssl.data import Standardiser, Table
 from probssl.energies import Euclidean
 from probssl.errors import InputError
+from probssl.grids.store import Store
 from probssl.parts.facts import Facts
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy, resolve
@@ -66,30 +63,18 @@ def test_any_objective_takes_part_when_it_is_named(objective, small):
         return
     objective, energy = pairs([objective])[0]
     jobs = [Job(Candidate(objective, energy, 3, "medium"), 3, seed, 1) for seed in (0, 1)]
-    until = time.monotonic() + 600
-    outcomes = small.train(jobs, train_until=until, until=until).outcomes
+    outcomes = [Outcome.of(*found) for found in small.run_batch([job.as_config() for job in jobs])]
+    assert [outcome.job for outcome in outcomes] == jobs
+    assert sum(outcome.kept is not None for outcome in outcomes) == 1, "the weights of the best"
     assert [outcome.failure for outcome in outcomes] == [None, None]
     assert all(np.isfinite([outcome.value("probe"), outcome.value("recovered")]).all() for outcome in outcomes)
 
 
-def test_workers_import_nothing_from_the_current_folder(small, tmp_path, monkeypatch):
-    """Torch imports `secrets`, and whoever compares in a folder of somebody else's must not run what lies there."""
-    (tmp_path / "secrets.py").write_text("open('executed', 'w').close()\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend("")
-    worker, until = Worker(pickle.dumps(small)), time.monotonic() + 600
-    found = worker.train([Job(Candidate("infonce", "dot", 2, "weak"), 2, 0, 1)], train_until=until, until=until)
-    worker.kill()
-    assert len(found.outcomes) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["secrets.py"]
-
-
 @pytest.fixture(scope="module")
-def small(table, tmp_path_factory):
+def small(table):
     """What trains and measures, of the table below."""
     setup = Setup.of(table, 0)
-    stop = tmp_path_factory.mktemp("stop") / "never"
-    return Trainer(setup.x, setup.facts, setup.measurer, setup.final_measurer, "probe", stop)
+    return Contest(setup.x, setup.facts, setup.measurer, setup.final_measurer, "probe")
 
 
 @pytest.mark.parametrize(
@@ -197,66 +182,6 @@ def test_a_model_that_keeps_everything_undoes_more_than_one_that_keeps_half(rows
     with torch.no_grad():
         half.weight.copy_(torch.eye(5)[:2])
     assert exam.marks(nn.Identity(), Euclidean())["recovered"] > exam.marks(half, Euclidean())["recovered"] > 0
-
-
-# The plan
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize("seconds", [2.0, 20.0, 200.0, 2000.0])
-@pytest.mark.parametrize("rate", [50.0, 5000.0])
-def test_a_round_fits_into_its_time(number, seconds, rate):
-    pace, count, least = Pace(rate, 0.05, 0.01), 400 if number == 1 else 8, 0 if number == 1 else 60
-    planned = plan(number, count, seconds, pace, 2, least=least)
-    if planned is None:
-        assert pace.seconds(1, max(2 * least, planning.SHORTEST), 2) > planning.SAFETY * seconds
-        return
-    assert planned.seconds(pace, 2) <= seconds
-    assert max(least, planning.SHORTEST) <= planned.lengths[-1] <= planning.LONGEST[number - 1]
-    assert planned.lengths[:-1] in ((), (least,))
-    assert planned.seeds <= planning.MOST_SEEDS[number - 1]
-    more = plan(number, count, 2 * seconds, pace, 2, least=least)
-    assert more.models * more.lengths[-1] >= planned.models * planned.lengths[-1] / len(planned.lengths)
-
-
-def test_each_round_trains_longer_than_the_one_before():
-    assert plan(2, 20, 60.0, Pace(100.0, 0.1), 2, least=240).lengths[-1] >= 480
-    assert plan(3, 8, 0.1, Pace(100.0, 0.1), 2, least=240) is None
-    assert plan(3, 8, 600.0, Pace(1000.0, 0.1), 2, least=240).lengths == (240, 2000)
-    hasty = plan(3, 8, 10.0, Pace(100.0, 0.1), 2, least=240)
-    assert len(hasty.lengths) == 1
-    assert hasty.lengths[0] >= 240
-    assert hasty.configurations >= 3
-
-
-def test_finalists_go_on_while_there_is_time():
-    last, pace = planning.Round(3, 8, (100, 300), 3), Pace(1000.0, 0.1)
-    steps = prolonged(last, 20.0, pace, 2)
-    assert 600 <= steps <= 2000
-    assert dataclasses.replace(last, lengths=(steps,)).seconds(pace, 2) <= 20
-    assert prolonged(last, 5.0, pace, 2) is None
-    assert prolonged(dataclasses.replace(last, lengths=(2000,)), 1e6, pace, 2) is None
-
-
-def test_a_round_in_words():
-    assert planning.Round(1, 378, (300,)).described == "378 configurations, 300 steps"
-    assert planning.Round(3, 8, (100, 300, 2000), 3).described == "8 configurations, 100, 300 and 2,000 steps, 3 seeds"
-
-
-def test_survivors():
-    assert survivors(1, 378) == 95
-    assert survivors(1, 20) == 8
-    assert survivors(1, 5) == 5
-    assert survivors(2, 95) == 8
-
-
-def test_the_clock():
-    clock = Clock.start(1.0, time.monotonic() - 5)
-    assert 54 < clock.left <= 55
-    assert clock.reserved().training_ends < clock.deadline - 6
-    for minutes in (0.0, -1.0, 0.1, math.nan, math.inf):
-        with pytest.raises(InputError, match="minutes"):
-            Clock.start(minutes)
 
 
 # The order
@@ -397,21 +322,17 @@ def table():
     return Table("rings", features, tuple("abcdef"), labels=labels, classes=("inner", "outer"), label_name="kind")
 
 
-def go(table, folder, *, minutes=0.5, **options):
-    clock = Clock.start(minutes)
+def go(table, folder, *, minutes=None, jobs=1, **options):
     entrants = candidates(table.n_features, objectives=["infonce", "fisher", "spectral"], dims=[2, 3])
-    with Progress(clock, shown=False) as silent:
-        source = Source(table.source, table.label_name)
-        return comparison.run(table, source, entrants, clock, folder, progress=silent, workers=1, **options)
+    source = Source(table.source, table.label_name)
+    return comparison.run(table, source, entrants, Clock.start(minutes), folder, jobs=jobs, **options)
 
 
 @pytest.fixture(scope="module")
 def quick():
     """Rounds of a few steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "LONGEST", (10, 20, 40))
-        patch.setattr(planning, "SHORTEST", 5)
-        patch.setattr(planning, "MOST_SEEDS", (1, 1, 3))
+        patch.setattr(schedule, "LENGTHS", {math.inf: (10, 20, 40)})
         yield
 
 
@@ -425,7 +346,7 @@ def test_all_of_the_grid_is_on_the_leaderboard(result):
     assert [s.rank for s in result.leaderboard] == list(range(1, result.grid + 1))
     assert [r.number for r in result.rounds] == [1, 2, 3]
     finalists = [s for s in result.leaderboard if s.round == 3]
-    assert 1 <= len(finalists) <= 8  # as many as the time allowed
+    assert len(finalists) == 8
     assert all(s.seeds >= 3 and s.spreads["probe"] >= 0 for s in finalists)
     assert result.winner.means["probe"] == max(s.means["probe"] for s in finalists)
 
@@ -438,8 +359,8 @@ def test_the_folder(result):
     document = json.loads((result.folder / "leaderboard.json").read_text(), parse_constant=lambda name: 1 / 0)
     assert document["winner"] == document["leaderboard"][0]
     assert document["findings"] == result.findings
-    trials = [json.loads(line) for line in (result.folder / "trials.jsonl").read_text().splitlines()]
-    assert len(trials) == len(result.outcomes)
+    with Store(result.folder / "store.sqlite", read_only=True) as store:
+        assert len(list(store.trials("compare"))) == len(result.outcomes)
     page = result.page.read_text()
     assert 'src="http' not in page
     assert 'href="http' not in page
@@ -518,7 +439,7 @@ def test_without_a_label_the_order_is_by_augmentations_undone(table, quick, tmp_
 
 def test_one_call(table, quick, tmp_path):
     result = probssl.compare(
-        table, minutes=0.5, objectives=["infonce"], energies=["cosine"], dims=[2], out=tmp_path / "one"
+        table, trials=20, objectives=["infonce"], energies=["cosine"], dims=[2], out=tmp_path / "one"
     )
     assert len(result.leaderboard) == 3
     assert [r.number for r in result.rounds] == [3]

@@ -323,3 +323,38 @@ def test_refusals_leave_nothing_behind(tmp_path, options, named):
     with pytest.raises(InputError, match=named):
         studies.run(Small(), "smoke", tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_import_nothing_from_the_current_folder(path, tmp_path, monkeypatch):
+    """Torch imports `secrets`, and whoever runs a grid in a folder of somebody else's must not run what lies there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secrets.py").write_text("open('executed', 'w').close()\n")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.syspath_prepend("")
+    assert len(run(Cheap(), path, jobs=2).results) == COUNT["smoke"]
+    assert [found.name for found in elsewhere.iterdir()] == ["secrets.py"]
+
+
+def test_time_cuts_a_grid_between_cohorts(path):
+    class Slow(Small):
+        def trial(self, config):
+            time.sleep(0.05)
+            return super().trial(config)
+
+    grid = experiments.grid(Slow(), "smoke")
+    with Store(path) as store, engine.started(Slow(), store, jobs=1) as running:
+        running.finish(grid, begin_until=time.monotonic() - 1)
+        assert store.finished(grid.trials) == set()
+        running.finish(grid, begin_until=time.monotonic() + 0.12)
+        assert 0 < len(store.finished(grid.trials)) < 10
+        assert store.claimed(grid.trials) == set()
+
+
+def test_what_runs_beyond_its_time_is_given_up_and_done_later(path):
+    grid = experiments.grid(Cheap(), "smoke")
+    with Store(path) as store, engine.started(Cheap(), store, jobs=2) as running:
+        running.finish(grid, until=time.monotonic() + 0.2)  # workers take longer to start
+        assert len(store.finished(grid.trials)) < len(grid.trials)
+        running.finish(grid)
+        assert len(store.finished(grid.trials)) == len(grid.trials)

@@ -48,6 +48,16 @@ Parts = Annotated[
         "--part", metavar="PART=NAME", help="A part of the run that is not ours, as encoder=package.module:Class"
     ),
 ]
+WHERE = "Where it runs"
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="Processes at a time (default: one a core)", rich_help_panel=WHERE)
+]
+Backend = Annotated[
+    str, typer.Option("--backend", help="processes (of this machine), dask or ray", rich_help_panel=WHERE)
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress")]
 CORRUPT_HELP = "Unreadable images in a folder: refuse it, or skip them (default: refuse)"
 Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from probssl.cli.app import TABLE_HELP, Json, Label, Quiet, app, command, print_json, say
+from probssl.cli.app import TABLE_HELP, Address, Backend, Jobs, Json, Label, Quiet, app, command, print_json, say
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")
@@ -20,7 +20,13 @@ Entry = TypeVar("Entry")
 def compare(
     data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
     label: Label = None,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time it may take in all")] = 5.0,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help="Time it may take in all (default: 5)")
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", metavar="N", help="Configurations that take part, however long that takes"),
+    ] = None,
     objectives: Annotated[
         str | None,
         typer.Option(metavar="A,B,…", help="Losses to compare, any that probssl parts lists (default: twelve)"),
@@ -38,7 +44,13 @@ def compare(
     ] = False,
     seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", metavar="", help="Go on with the comparison in --out after a stop or a kill")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the comparison in --out")] = False,
+    jobs: Jobs = None,
+    backend: Backend = "processes",
+    address: Address = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -47,6 +59,8 @@ def compare(
     The folder gets the winning model as a run, the leaderboard, and a report.
     """
     started = time.monotonic()
+    if resume and out is None:
+        raise InputError("--resume needs --out, the folder of the comparison to resume")
     from probssl.comparing import ComparisonInterrupted
     from probssl.comparing import compare as find
     from probssl.report import compare_console
@@ -58,6 +72,7 @@ def compare(
             data,
             label=label,
             minutes=minutes,
+            trials=trials,
             objectives=_listed(objectives, str, "--objectives"),
             energies=_listed(energies, str, "--energies"),
             dims=_listed(dims, int, "--dims"),
@@ -65,14 +80,18 @@ def compare(
             keep_constant=keep_constant,
             seed=seed,
             out=out or (lambda name: unused(Path("compared") / name)),
+            resume=resume,
             overwrite=overwrite,
+            jobs=jobs,
+            backend=backend,
+            address=address,
             progress=not (quiet or as_json),
             started=started,
         )
     except ComparisonInterrupted as stop:
         result, interrupted = stop.result, True
     if as_json:
-        print_json(result.as_dict())
+        print_json({**result.as_dict(), "seconds": round(result.seconds, 1)})
     else:
         compare_console.show(result)
     if interrupted:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, app, command, fail, print_json, say
+from probssl.cli.app import Address, Backend, Jobs, Json, Quiet, app, command, fail, print_json, say
 from probssl.errors import InputError
 
-WHERE, KEPT = "Where it runs", "What is kept"
+KEPT = "What is kept"
 
 
 @app.command(epilog="Example: probssl reproduce siamese/circles --out circles")
@@ -37,18 +37,9 @@ def reproduce(
             rich_help_panel=KEPT,
         ),
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", help="Processes at a time (default: one a core)", rich_help_panel=WHERE),
-    ] = None,
-    backend: Annotated[
-        str,
-        typer.Option("--backend", help="processes (of this machine), dask or ray", rich_help_panel=WHERE),
-    ] = "processes",
-    address: Annotated[
-        str | None,
-        typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE),
-    ] = None,
+    jobs: Jobs = None,
+    backend: Backend = "processes",
+    address: Address = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

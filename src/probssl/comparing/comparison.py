@@ -13,17 +13,20 @@ from torch import nn
 
 from probssl.comparing import writing
 from probssl.comparing.grid import Candidate, candidates
-from probssl.comparing.planning import Clock
-from probssl.comparing.pool import Pool, StopSignal, processes
-from probssl.comparing.progress import Progress
 from probssl.comparing.race import Race
 from probssl.comparing.result import BEST, LARGEST_CLASS, CompareResult, Final, baselines_of
+from probssl.comparing.schedule import Clock
 from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
-from probssl.comparing.work import Outcome, Trainer
+from probssl.comparing.work import Contest, Outcome
 from probssl.data import Table, check_trainable, images_of, load, world_of
 from probssl.energies import Euclidean
-from probssl.errors import InputError, NonFiniteLoss, ProbsslError
+from probssl.errors import InputError, NonFiniteLoss
+from probssl.grids import backends, engine
+from probssl.grids.engine import Progress
+from probssl.grids.store import Store
+from probssl.grids.versions import code_version
+from probssl.grids.workers import WorkerDied
 from probssl.model import Model
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
@@ -38,6 +41,10 @@ ASSESSED_ROWS = ((8.0, 2000), (5.0, 500))
 """How many times as long as drawing took must be left for the winner's own report to be computed on so many rows."""
 
 
+WORTH_STARTING = 0.75
+"""Minutes below which this process works alone: starting others would take most of them."""
+
+
 class ComparisonInterrupted(KeyboardInterrupt):
     """A comparison was stopped, and what was finished is written."""
 
@@ -50,7 +57,8 @@ def compare(
     data: Any,
     *,
     label: str | None = None,
-    minutes: float = 5.0,
+    minutes: float | None = None,
+    trials: int | None = None,
     objectives: Sequence[str] | None = None,
     energies: Sequence[str] | None = None,
     dims: Sequence[int] | None = None,
@@ -58,29 +66,44 @@ def compare(
     keep_constant: bool = False,
     seed: int = 0,
     out: str | os.PathLike[str] | Callable[[str], Path] | None = None,
+    resume: bool = False,
     overwrite: bool = False,
+    jobs: int | None = None,
+    backend: str = backends.PROCESSES,
+    address: str | None = None,
     progress: bool = False,
     started: float | None = None,
 ) -> CompareResult:
-    """Which objective, energy, dimension and augmentation suit a table: all of them, ranked, in a given time.
+    """Which objective, energy, dimension and augmentation suit a table: all of them, ranked.
 
     Configurations are ranked by label-free scores and, where there is a label, chosen by a linear probe on validation
     rows; the winner is then tested on rows that nothing was chosen by, beside PCA, raw features and no training. The
     folder `out` (a temporary one if there is none, or what a function makes of the name of the data) gets the winner's
-    run, the leaderboard and a report. The time holds for everything from this call on, or from `started` of
-    `time.monotonic`, and is kept. `objectives` are any of `probssl parts objective` that a table can be trained with; a
-    dozen unless named. Raises `ComparisonInterrupted`, a `KeyboardInterrupt`, after writing what was finished when it
-    is interrupted.
+    run, the leaderboard and a report. `trials` is how many configurations take part, whatever time that takes; the
+    result then depends on nothing but the arguments. With `minutes` (5 unless either is given) as much is done as
+    there is time for, counted from this call, or from `started` of `time.monotonic`. Every finished training is kept:
+    with `resume` the same call goes on after an interruption, a crash or a kill. `objectives` are any of `probssl parts
+    objective` that a table can be trained with; a dozen unless named. `jobs` processes work, one a core; `backend` may
+    be a cluster, "dask" or "ray". Raises `ComparisonInterrupted`, a `KeyboardInterrupt`, after writing what was
+    finished when it is interrupted.
     """
-    clock = Clock.start(minutes, started)
+    if trials is not None and minutes is not None:
+        raise InputError("--trials is a comparison of that size and --minutes one of that length: give one of them")
+    if trials is not None and trials < 1:
+        raise InputError(f"--trials must be at least 1, not {trials}")
+    if resume and overwrite:
+        raise InputError("--resume continues a comparison and --overwrite replaces it: give one of them")
+    backends.check(backend, jobs, address)
+    clock = Clock.start(5.0 if trials is None and minutes is None else minutes, started)
     table, source = _read(data, Source("object", label, _names(drop), keep_constant=keep_constant, seed=seed), progress)
-    entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)
+    entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)[:trials]
     folder = out(stem(source.data)) if callable(out) else Path(out or tempfile.mkdtemp(prefix="probssl-"))
-    with Progress(clock, shown=progress) as bar:
-        result = run(table, source, entrants, clock, folder, seed=seed, overwrite=overwrite, progress=bar)
-    if result.interrupted:
-        raise ComparisonInterrupted(result)
-    return result
+    if backend == backends.PROCESSES and jobs is None and clock.budget < 60 * WORTH_STARTING:
+        jobs = 1
+    where = {"jobs": jobs, "backend": backend, "address": address}
+    return run(
+        table, source, entrants, clock, folder, seed=seed, resume=resume, overwrite=overwrite, shown=progress, **where
+    )
 
 
 def _names(drop: str | Sequence[str]) -> tuple[str, ...]:
@@ -119,47 +142,54 @@ def run(
     clock: Clock,
     folder: Path,
     *,
-    progress: Progress,
     seed: int = 0,
+    resume: bool = False,
     overwrite: bool = False,
-    workers: int | None = None,
+    shown: bool = False,
+    **where: Any,
 ) -> CompareResult:
-    """The whole comparison. When it is interrupted what was finished is written, and the result says so."""
-    check_trainable(table, keep_constant=source.keep_constant)
-    workers = processes(clock.budget) if workers is None else workers
-    with one_thread(), StopSignal() as stop:
-        progress.show("preparing")
-        setup = Setup.of(table, seed)
-        clock = clock.reserved()
-        writing.prepare(folder, overwrite)
-        trainer = Trainer(setup.x, setup.facts, setup.measurer, setup.final_measurer, setup.criterion.name, stop.file)
-        with Pool(trainer, workers, stop) as pool:
-            race = Race(entrants, clock, pool, seed, setup.criterion.name)
-            race.keep = lambda outcomes: writing.append(folder, outcomes)
-            race.tick = lambda: progress.show(race.describe(), race.seconds_left())
-            warming = race.warm_up()
-            encoders = every_baseline(setup, sorted({candidate.dim for candidate in entrants}))
-            measured = {name: setup.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
-            race.measure_speed(warming)
-            race.run()
-        if stop.given and not race.outcomes:
-            raise KeyboardInterrupt
-        progress.show("testing the winner")
-        result, written = _conclude(setup, race, source, folder, encoders, measured)
-        writing.write_board(result)
-        model = writing.write_run(written, setup.table, source, folder / BEST)
-        progress.show("drawing the report")
-        before = clock.elapsed
-        from probssl.report import compare_page
+    """The whole comparison. When it is interrupted what was finished is written, and `ComparisonInterrupted` raised."""
+    from probssl.report import compare_page
+    from probssl.report.console import status, trial_progress
 
-        compare_page.write(result)
-        drawing = max(clock.elapsed - before, 0.5)
-        rows = next((rows for times, rows in ASSESSED_ROWS if clock.left > times * drawing), 0)
-        if rows and not stop.given:
-            progress.show("assessing the winner")
-            writing.assess_run(model, setup.table, rows, seed, folder / BEST)
-            compare_page.write(result)  # with a link to that report
-        return replace(result, seconds=clock.elapsed)
+    check_trainable(table, keep_constant=source.keep_constant)
+    with one_thread():
+        with status("preparing", not shown):
+            setup = Setup.of(table, seed)
+            dims = sorted({candidate.dim for candidate in entrants})
+            encoders = every_baseline(setup, dims)
+            measured = {name: setup.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
+        clock = clock.reserved()
+        writing.prepare(folder, overwrite=overwrite, resume=resume)
+        contest = Contest(setup.x, setup.facts, setup.measurer, setup.final_measurer, setup.criterion.name)
+        code = f"{code_version(('probssl.comparing.work',))} {setup.fingerprint}"
+        with Store(folder / writing.STORE) as store:
+            progress: Progress | None = trial_progress if shown else None
+            interrupted = False
+            with engine.started(contest, store, **where) as running:
+                race = Race(entrants, contest, running, clock, code, seed, progress)
+                try:
+                    race.run()
+                except KeyboardInterrupt:
+                    interrupted = True
+                    if not race.outcomes:
+                        raise
+        with status("testing the winner", not shown):
+            result, written = _conclude(setup, race, source, folder, encoders, measured, interrupted)
+            writing.write_board(result)
+            model = writing.write_run(written, setup.table, source, folder / BEST)
+        with status("drawing the report", not shown):
+            before = clock.elapsed
+            compare_page.write(result)
+            drawing = max(clock.elapsed - before, 0.5)
+            rows = next((rows for times, rows in ASSESSED_ROWS if clock.left > times * drawing), 0)
+            if rows and not interrupted:
+                writing.assess_run(model, setup.table, rows, seed, folder / BEST)
+                compare_page.write(result)  # with a link to that report
+    result = replace(result, seconds=clock.elapsed)
+    if interrupted:
+        raise ComparisonInterrupted(result)
+    return result
 
 
 def every_baseline(setup: Setup, dims: Sequence[int]) -> dict[str, nn.Module]:
@@ -180,6 +210,7 @@ def _conclude(
     folder: Path,
     encoders: dict[str, nn.Module],
     measured: dict[str, dict[str, float]],
+    interrupted: bool,
 ) -> tuple[CompareResult, Outcome]:
     """Rank, choose, test; the result and the outcome whose model is to be written."""
     outcomes = with_clid(race.outcomes)
@@ -189,11 +220,7 @@ def _conclude(
         reason = next((o.failure for o in outcomes if o.failure), None)
         if reason:
             raise NonFiniteLoss(f"every training failed, the first because {reason}")
-        if race.pool.broken:
-            raise ProbsslError(
-                "the worker processes died before a training was finished, most likely because memory ran out"
-            )
-        raise InputError(f"no training was finished in {race.clock.budget / 60:g} minutes: give more --minutes")
+        raise WorkerDied
     best = max(chosen, key=lambda outcome: outcome.value(setup.criterion.name))
     dim = best.job.candidate.dim
     beside = {name: encoders[name] for name in baselines_of(dim)}
@@ -216,9 +243,9 @@ def _conclude(
         final=_tested(setup, best, chosen, beside),
         folder=folder,
         seconds=race.clock.elapsed,
-        minutes=race.clock.budget / 60,
-        notes=_notes(race, board, best),
-        interrupted=race.pool.stop.given,
+        minutes=race.clock.minutes,
+        notes=_notes(race, board, best, interrupted),
+        interrupted=interrupted,
     )
     return result, best
 
@@ -228,7 +255,7 @@ def _with_weights(board: Sequence[Standing], outcomes: Sequence[Outcome]) -> lis
     for standing in board:
         key = standing.candidate, standing.round, standing.steps
         mine = [o for o in outcomes if (o.job.candidate, o.job.round, o.job.steps) == key]
-        if kept := [outcome for outcome in mine if outcome.weights is not None]:
+        if kept := [outcome for outcome in mine if outcome.kept is not None]:
             return kept
     return []
 
@@ -253,12 +280,12 @@ def _tested(setup: Setup, best: Outcome, chosen: Sequence[Outcome], beside: dict
     )
 
 
-def _notes(race: Race, board: Sequence[Standing], best: Outcome) -> list[str]:
+def _notes(race: Race, board: Sequence[Standing], best: Outcome, interrupted: bool) -> list[str]:
     """What a reader should know about how it went."""
     notes = []
-    if race.pool.stop.given:
+    if interrupted:
         notes.append("interrupted: this is what was finished")
-    if race.pool.broken:
+    if race.broken:
         notes.append("a process died, most likely because memory ran out: this is what was finished before")
     tried = len({outcome.job.candidate for outcome in race.outcomes})
     if tried < len(race.candidates):

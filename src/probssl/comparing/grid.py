@@ -43,6 +43,8 @@ class Candidate:
     energy: str
     dim: int
     strength: str
+    level: int = 0
+    """In how many respects it differs from what is tried first."""
 
     @property
     def name(self) -> str:
@@ -127,17 +129,13 @@ def candidates(
         raise InputError(f"the seed must be a whole number from 0 and below 2^32, not {seed}")
     widths = dimensions(features) if dims is None else _widths(dims)
     middle = widths[len(widths) // 2]
-    grid = [
-        Candidate(objective, energy, dim, strength)
-        for (objective, energy), dim, strength in itertools.product(pairs(objectives, energies), widths, STRENGTHS)
-    ]
+    grid = []
+    for (objective, energy), dim, strength in itertools.product(pairs(objectives, energies), widths, STRENGTHS):
+        main = energy in MAIN_ENERGIES or fixed_energy(objective) is not None
+        level = (not main) + (dim != middle) + (strength != "medium")
+        grid.append(Candidate(objective, energy, dim, strength, level))
     order = np.random.default_rng(seed).permutation(len(grid))
-
-    def away(candidate: Candidate) -> int:
-        main = candidate.energy in MAIN_ENERGIES or fixed_energy(candidate.objective) is not None
-        return (not main) + (candidate.dim != middle) + (candidate.strength != "medium")
-
-    return sorted((grid[number] for number in order), key=away)
+    return sorted((grid[number] for number in order), key=lambda candidate: candidate.level)
 
 
 def _known(kind: str, names: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probssl.comparing.measuring import LABEL_FREE, PROBE, Score
-from probssl.comparing.planning import Round
+from probssl.comparing.schedule import Round
 from probssl.comparing.standings import Predictor, Standing
 from probssl.comparing.testing import Answers, Difference
 from probssl.comparing.work import Outcome
@@ -73,7 +73,7 @@ class CompareResult:
     final: Final | None
     folder: Path
     seconds: float
-    minutes: float
+    minutes: float | None  # that were given, if any
     notes: list[str]
     interrupted: bool = False
 
@@ -117,7 +117,6 @@ class CompareResult:
             "features": self.features,
             "classes": self.classes,
             "minutes": self.minutes,
-            "seconds": round(self.seconds, 1),
             "interrupted": self.interrupted,
             "criterion": self.criterion.name,
             "protocol": self.protocol,

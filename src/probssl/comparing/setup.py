@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,15 @@ class Setup:
     def facts(self) -> Facts:
         """What choices and sizes depend on."""
         return facts_of(self.table)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that is trained and measured on."""
+        arrays = (self.x.numpy(), self.measurer.x.numpy(), self.measurer.labels, self.final_measurer.labels)
+        digest = hashlib.sha256(str(self.seed).encode())
+        for array in arrays:
+            digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
 
     @property
     def criterion(self) -> Score:

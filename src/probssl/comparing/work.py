@@ -1,25 +1,28 @@
-"""What one process does: train a batch of configurations as one stack, and measure each."""
+"""What computes a comparison: a cohort of configurations is trained as one stack, and each is measured."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from safetensors.torch import load, save
 from torch import Tensor
 
 from probssl.comparing.grid import Candidate
 from probssl.comparing.measuring import Measurer
+from probssl.grids.keys import Config, Result
+from probssl.grids.versions import code_version
 from probssl.model import Model
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import resolve
 from probssl.training import Trial, fit_many
 from probssl.training.checkpoints import gather, restore
@@ -36,11 +39,28 @@ class Job:
     steps: int
     seed: int
     round: int
+    final: bool = False
+    """Whether it is measured on more rows, and its weights are kept whatever it is worth."""
 
     @property
     def recipe(self) -> Recipe:
         """What is trained."""
         return self.candidate.recipe(self.steps, self.seed)
+
+    def as_config(self) -> Config:
+        """The configuration of its trial."""
+        return {**vars(self.candidate), **{name: value for name, value in vars(self).items() if name != "candidate"}}
+
+    @classmethod
+    def of(cls, config: Config) -> Job:
+        """The inverse of `as_config`."""
+        candidate = Candidate(**{name: config[name] for name in Candidate.__dataclass_fields__})
+        return cls(candidate, config["steps"], config["seed"], config["round"], config["final"])
+
+    def code(self) -> str:
+        """The version of the parts that it names."""
+        entries = (KINDS["objective"].find(self.candidate.objective), KINDS["energy"].find(self.candidate.energy))
+        return code_version(sorted({entry.target.partition(":")[0] for entry in entries}))
 
 
 @dataclass(frozen=True)
@@ -51,104 +71,95 @@ class Outcome:
     scores: dict[str, float]
     collapsed: tuple[str, ...] = ()
     failure: str | None = None
-    weights: bytes | None = field(default=None, repr=False)  # of encoder and objective, where they are kept
-    history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    kept: bytes | None = field(default=None, repr=False)
+    """The rows of its log and the weights of encoder and objective, where they are kept."""
+
+    @classmethod
+    def of(cls, config: Config, result: Result, kept: bytes | None) -> Outcome:
+        """What a store has of a trial."""
+        return cls(Job.of(config), result["scores"], tuple(result["collapsed"]), result["failure"], kept)
 
     def value(self, name: str) -> float:
         """A score, or not a number."""
         return self.scores.get(name, math.nan)
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The rows of its log."""
+        assert self.kept is not None
+        rows: list[dict[str, Any]] = json.loads(self.kept.partition(b"\n")[0])
+        return rows
+
     def put_into(self, model: Model) -> None:
         """Give a model of the same recipe the weights that were trained."""
-        assert self.weights is not None
-        tensors = load(self.weights)
+        assert self.kept is not None
+        tensors = load(self.kept.partition(b"\n")[2])
         restore(model.encoder, "encoder", tensors)
         restore(model.objective, "objective", tensors)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Outcomes of the jobs that ran to their end, and what all cost."""
-
-    outcomes: list[Outcome]
-    models: int  # trained, finished or not
-    steps: int  # model-steps
-    training: float  # seconds
-    measuring: float  # seconds
+class OutOfTime(KeyboardInterrupt):
+    """Training in this process ran into the end of its time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trainer:
-    """What a process needs to do its jobs: the rows to train on, how to measure, and when to stop early."""
+@dataclass(eq=False)
+class Contest:
+    """What a process needs to do its jobs: the rows to train on, and how to measure."""
 
+    name: ClassVar[str] = "compare"
     x: Tensor  # [n, d], standardised
     facts: Facts
     measurer: Measurer
     final_measurer: Measurer
     criterion: str
-    stop_file: Path  # stop when it appears
+    until: float = math.inf
+    """When to give up, of `time.monotonic`, in a process that nobody can end."""
 
-    def train(
-        self, jobs: Sequence[Job], *, train_until: float, until: float, final: bool = False, measure: int | None = None
-    ) -> Batch:
-        """Train jobs together, measure those that ended, and keep the weights of the best, or of all in the final.
-
-        `measure` is how many at most are measured, if not all.
-
-        Training stops at `train_until` and measuring at `until`, both of `time.monotonic`, which all processes share.
-        """
-        trials = [self._trial(job, final) for job in jobs]
-        started = time.monotonic()
-        with self._stopping(train_until) as stop:
+    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result, bytes | None]]:
+        """Train a cohort, measure each, and keep the best, or all in the final."""
+        jobs = [Job.of(config) for config in configs]
+        trials = [self._trial(job) for job in jobs]
+        with self._stopping() as stop:
             fitted = fit_many(trials, stop=stop)
-        trained = time.monotonic()
-        measurer = self.final_measurer if final else self.measurer
-        outcomes: list[Outcome] = []
-        best = -1
-        for job, trial, result in zip(jobs, trials, fitted, strict=True):
-            if result.interrupted or time.monotonic() > until or len(outcomes) == measure:
-                continue
-            scores = {} if result.failure else measurer.measure(trial.encoder, trial.objective.energy)
-            if not scores:
-                outcomes.append(Outcome(job, {}, failure=result.failure or "the representation is not finite"))
-                continue
-            outcome = Outcome(job, scores, tuple(result.collapsed))
-            better = best < 0 or outcome.value(self.criterion) > outcomes[best].value(self.criterion)
-            if final or better:
-                parts = (("encoder", trial.encoder), ("objective", trial.objective))
-                tensors = {name: t for prefix, part in parts for name, t in gather(prefix, part.state_dict()).items()}
-                outcome = dataclasses.replace(outcome, weights=save(tensors), history=tuple(result.history))
-            if better:
-                if best >= 0 and not final:
-                    outcomes[best] = dataclasses.replace(outcomes[best], weights=None, history=())
-                best = len(outcomes)
-            outcomes.append(outcome)
-        steps = sum(result.steps for result in fitted)
-        return Batch(outcomes, len(jobs), steps, trained - started, time.monotonic() - trained)
+        found: list[tuple[Config, Result]] = []
+        for config, job, trial, one in zip(configs, jobs, trials, fitted, strict=True):
+            if one.interrupted or time.monotonic() > self.until:
+                raise OutOfTime if time.monotonic() > self.until else KeyboardInterrupt
+            measurer = self.final_measurer if job.final else self.measurer
+            scores = {} if one.failure else measurer.measure(trial.encoder, trial.objective.energy)
+            failure = None if scores else one.failure or "the representation is not finite"
+            found.append((config, {"scores": scores, "collapsed": list(one.collapsed), "failure": failure}))
+        values = [result["scores"].get(self.criterion, -math.inf) for _, result in found]
+        best = values.index(max(values, key=lambda value: -math.inf if math.isnan(value) else value))
+        for number, ((config, result), job, trial, one) in enumerate(zip(found, jobs, trials, fitted, strict=True)):
+            keep = result["scores"] and (job.final or number == best)
+            yield config, result, _kept(trial, one.history) if keep else None
 
-    def _trial(self, job: Job, final: bool) -> Trial:
+    def _trial(self, job: Job) -> Trial:
         resolved = resolve(job.recipe, self.facts)
         plan, parts = resolved.plan, resolved.bind(self.x)
-        if not final:
+        if not job.final:
             plan = dataclasses.replace(plan, log_every=-(-job.steps // LOOKS))
         assert parts.pairing is not None
         return Trial(parts.encoder, parts.objective, parts.pairing, self.x, plan, job.seed)
 
     @contextlib.contextmanager
-    def _stopping(self, until: float) -> Iterator[threading.Event]:
-        """An event that is set at a time, or when the comparison is called off."""
-        stop, over = threading.Event(), threading.Event()
-
-        def watch() -> None:
-            while not over.wait(0.05):
-                if time.monotonic() > until or self.stop_file.exists():
-                    stop.set()
-                    return
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
+    def _stopping(self) -> Iterator[threading.Event]:
+        """An event that is set when time is up."""
+        stop = threading.Event()
+        if math.isinf(self.until):
+            yield stop
+            return
+        timer = threading.Timer(max(0.0, self.until - time.monotonic()), stop.set)
+        timer.daemon = True
+        timer.start()
         try:
             yield stop
         finally:
-            over.set()
-            watcher.join()
+            timer.cancel()
+
+
+def _kept(trial: Trial, history: list[dict[str, Any]]) -> bytes:
+    parts = (("encoder", trial.encoder), ("objective", trial.objective))
+    tensors = {name: tensor for prefix, part in parts for name, tensor in gather(prefix, part.state_dict()).items()}
+    return json.dumps(history).encode() + b"\n" + save(tensors)

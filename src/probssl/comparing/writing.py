@@ -1,13 +1,11 @@
-"""The folder of a comparison: every finished training at once, the leaderboard, and the winner's run."""
+"""The folder of a comparison: the store of trainings, the leaderboard, and the winner's run."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import io
-import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from probssl.comparing.result import BEST, PAGE, CompareResult
@@ -22,46 +20,29 @@ from probssl.runs.workflow import judge
 from probssl.training.files import write_text
 from probssl.training.log import RunLog
 
-TRIALS, BOARD = "trials.jsonl", "leaderboard"
+STORE, BOARD = "store.sqlite", "leaderboard"
 
 
-def prepare(folder: Path, overwrite: bool) -> None:
+def prepare(folder: Path, *, overwrite: bool, resume: bool) -> None:
     """Make the folder, or refuse one that holds something else."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and a comparison needs a folder")
     if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / TRIALS).is_file():
+        if not (folder / STORE).is_file():
             raise InputError(f"{folder} holds other files: choose another --out")
-        if not overwrite and (folder / TRIALS).stat().st_size:
-            raise InputError(f"{folder} already holds a comparison: choose another --out, or --overwrite it")
-        _clear(folder)
+        if not (overwrite or resume):
+            raise InputError(f"{folder} already holds a comparison: choose another --out, --resume or --overwrite it")
+        _clear(folder, everything=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / TRIALS, "")
 
 
-def _clear(folder: Path) -> None:
-    """Remove what a comparison wrote, and nothing else."""
-    for name in (f"{BOARD}.csv", f"{BOARD}.json", PAGE):
+def _clear(folder: Path, *, everything: bool) -> None:
+    """Remove what a comparison wrote at its end, or all of it, and nothing else."""
+    stored = [f"{STORE}{ending}" for ending in ("", "-wal", "-shm")] if everything else []
+    for name in (f"{BOARD}.csv", f"{BOARD}.json", PAGE, *stored):
         (folder / name).unlink(missing_ok=True)
     if (folder / BEST / folders.RECIPE).is_file():
         shutil.rmtree(folder / BEST)
-
-
-def append(folder: Path, outcomes: Sequence[Outcome]) -> None:
-    """Add finished trainings to the list on disk, one JSON object a line."""
-    with (folder / TRIALS).open("a", encoding="utf-8") as file:
-        for outcome in outcomes:
-            job = outcome.job
-            row = {
-                **dataclasses.asdict(job.candidate),
-                "round": job.round,
-                "steps": job.steps,
-                "seed": job.seed,
-                **outcome.scores,
-                "collapsed": list(outcome.collapsed),
-                "failure": outcome.failure,
-            }
-            file.write(json.dumps(folders.strict(row)) + "\n")
 
 
 def write_run(outcome: Outcome, table: Table, source: Source, folder: Path) -> Model:

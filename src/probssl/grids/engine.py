@@ -96,7 +96,7 @@ def run(
     `KeyboardInterrupt` (Ctrl-C, SIGTERM) leaves what is finished in the store; the same call resumes.
     """
     backends.check(backend, jobs, address)
-    with Store(path) as store, _watched(grid, store, progress):
+    with Store(path) as store, watched(grid, store, progress, grid.computation.name):
         if len(store.finished(grid.trials)) < len(grid.trials):
             with started(grid.computation, store, jobs=jobs, backend=backend, address=address) as engine:
                 engine.finish(grid)
@@ -122,13 +122,13 @@ def started(
 
 
 @contextlib.contextmanager
-def _watched(grid: Grid, store: Store, progress: Progress | None) -> Iterator[None]:
+def watched(grid: Grid, store: Store, progress: Progress | None, title: str) -> Iterator[None]:
     """One bar for the whole grid, which counts what is in the store, whoever put it there."""
     if progress is None:
         yield
         return
     over = threading.Event()
-    with progress(grid.computation.name, len(grid.trials)) as show:
+    with progress(title, len(grid.trials)) as show:
 
         def watch() -> None:
             with contextlib.suppress(InputError):  # the engine meets the same error and reports it

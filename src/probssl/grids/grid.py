@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -45,14 +45,23 @@ class Grid:
 
     @classmethod
     def of(
-        cls, computation: Computation, code: str, cohorts: Iterable[Sequence[Config]], order: Sequence[Config] = ()
+        cls,
+        computation: Computation,
+        code: str,
+        cohorts: Iterable[Sequence[Config]],
+        order: Sequence[Config] = (),
+        parts: Callable[[Config], str] = lambda config: "",
     ) -> Grid:
-        """The grid of cohorts that are given by their configurations; results come in their order, or in another."""
+        """The grid of cohorts that are given by their configurations; results come in their order, or in another.
+
+        `parts` gives the version of what a configuration names, where `code` does not cover it.
+        """
         made: list[Cohort] = []
         keys: dict[str, str] = {}
         for configs in cohorts:
             company = [plain(config) for config in configs]
-            made.append({key_of(computation.name, config, code, company): config for config in company})
+            versions = [code, *dict.fromkeys(parts(config) for config in company)]
+            made.append({key_of(computation.name, config, " ".join(versions), company): config for config in company})
             keys |= {key_of("", config, ""): key for key, config in made[-1].items()}
         ordered = [plain(config) for config in order] or [config for cohort in made for config in cohort.values()]
         wanted = [key_of("", config, "") for config in ordered]

@@ -42,7 +42,8 @@ def show(result: CompareResult) -> None:
     say(f"best model   {result.folder / 'best'}")
     say(f"leaderboard  {result.folder / 'leaderboard.csv'}")
     say(f"report       {result.page.resolve().as_uri()}")
-    console.print(f"{result.seconds:.0f} s of {60 * result.minutes:.0f}", style="dim", highlight=False)
+    given = "" if result.minutes is None else f" of {60 * result.minutes:.0f}"
+    console.print(f"{result.seconds:.0f} s{given}", style="dim", highlight=False)
 
 
 def _leaderboard(result: CompareResult) -> Table:

@@ -139,11 +139,12 @@ def _how(result: CompareResult) -> str:
         [f"{r.number}", f"{r.configurations:,}", r.steps, f"{r.seeds}", f"{result.finished(r.number):,}"]
         for r in result.rounds
     ]
+    given = "" if result.minutes is None else f" of {60 * result.minutes:.0f}"
     return html.section(
         "How it was done",
         html.table(head, rows) + f"<p>{html.escape(result.protocol)}.</p>",
-        f"{result.minutes:g} minutes were given, {result.seconds:.0f} s used; how long each round trains was planned "
-        f"from the speed measured here. probssl {probssl.__version__}.",
+        f"{result.seconds:.0f} s{given}; time decides how many configurations are reached, and never how long one "
+        f"trains. probssl {probssl.__version__}.",
     )
 
 
