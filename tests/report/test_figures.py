@@ -75,3 +75,13 @@ def test_a_legend_names_colours_and_styles() -> None:
     figures.legend(figure, {"ours": "#112233", "published": figures.HOLLOW})
     ours, published = figure.legends[0].get_lines()
     assert (ours.get_color(), published.get_markerfacecolor()) == ("#112233", "none")
+
+
+def test_ticks_of_a_logarithmic_axis() -> None:
+    _, (axis,) = figures.new_figure(3, 2)
+    figures.log_ticks(axis, "x", [0.1, 10], ["low", "high"])
+    figures.log_ticks(axis, "y", [1, 100])
+    assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["low", "high"]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["1", "100"]
+    assert not len(axis.xaxis.get_minorticklocs())

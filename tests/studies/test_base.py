@@ -6,7 +6,8 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.studies.base import BUDGETS, Claim, row_of
+from probssl.studies.base import BUDGETS, Claim, Row, row_of, rows_of
+from probssl.studies.page import listed
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_catalogue():
         for budget in BUDGETS:
             configs = study.configs(budget)
             assert len({json.dumps(config, sort_keys=True) for config in configs}) == len(configs) > 0
-            cut = study.batches(configs, 2)
+            cut = study.cohorts(configs)
             assert sorted(map(repr, configs)) == sorted(repr(config) for batch in cut for config in batch)
 
 
@@ -73,3 +74,20 @@ def test_a_row_is_of_the_mean_or_of_the_median():
     found = row_of("tests", "a", "b", values, median=True)
     assert (found.value, found.verdict) == (0.1, "not comparable")
     assert row_of("tests", "a", "b", []).value is row_of("tests", "a", "b", [1.0]).spread is None
+    assert row_of("tests", "a", "b", [1.0], of_one=0.0).spread == 0.0
+
+
+def test_rows_may_have_other_names_than_results():
+    results = [{"r2": 0.5}, {"r2": 0.7}]
+    (row,) = rows_of("tests", "a", results, {"r2": "linear R²"})
+    assert (row.metric, row.value) == ("linear R²", pytest.approx(0.6))
+    assert rows_of("tests", "a", results, ["r2"])[0].metric == "r2"
+
+
+def test_listed_rows_show_what_is_known():
+    rows = [Row("a", "b", 0.98765, 0.01234, 0.997, "missed"), Row("a", "c", None, 0.0, None, "not comparable")]
+    assert listed(rows, "predicted").head[-2:] == ["predicted", "verdict"]
+    assert listed(rows, form=".3f").rows == [
+        ["a", "b", "0.988", "0.012", "0.997", "missed"],
+        ["a", "c", "–", "–", "–", "not comparable"],
+    ]

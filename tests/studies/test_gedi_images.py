@@ -153,7 +153,7 @@ def test_better_and_worse_need_intervals_apart() -> None:
 
 
 def test_tiny_runs_of_both_studies(tmp_path: Path) -> None:
-    found = experiments.run("gedi/images", "smoke", tmp_path / "images", quiet=True, jobs=1, backend="threading")
+    found = experiments.run("gedi/images", "smoke", tmp_path / "images", quiet=True, jobs=1)
     assert not found.failures
     values = {(row.setting, row.metric): row.value for row in found.rows}
     for method in METHODS:
@@ -163,7 +163,7 @@ def test_tiny_runs_of_both_studies(tmp_path: Path) -> None:
     assert (tmp_path / "images" / "samples-mnist.png").stat().st_size > 5_000
     cached = list((tmp_path / "cache").rglob("*.safetensors"))
     assert len(cached) == len(METHODS)
-    other = experiments.run("gedi/ood", "smoke", tmp_path / "ood", quiet=True, jobs=1, backend="threading")
+    other = experiments.run("gedi/ood", "smoke", tmp_path / "ood", quiet=True, jobs=1)
     assert not other.failures
     assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == len(METHODS)  # the same, and none untrained
     assert all(0 <= (row.value if row.value is not None else -1) <= 1 for row in other.rows)

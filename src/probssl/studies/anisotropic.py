@@ -1,7 +1,7 @@
 """AnInfoNCE §4.1, Figure 2: positives that keep some latents better than others, and what two losses make of them.
 
 Ten latents uniform on the sphere; a positive follows exp(−½ (z̃ − z)ᵀ Λ (z̃ − z)) with Λ = 5 for five of them (style)
-and Λ₂ for the others (content), sampled exactly. InfoNCE with its temperature of 1 and with one that suits the
+and Λ₂ for the others (content), sampled exactly. InfoNCE with its temperature of 1 and with one chosen for the
 world, against AnInfoNCE, which learns a concentration for every dimension. Beyond the figure: what the samplers that
 stand in for the exact one, and candidates that do not follow the marginal, do to the learnt concentrations.
 """
@@ -38,7 +38,7 @@ VARIANTS = {
     "projected sampler": {"sampler": "projected"},
     "augmented negatives": {"candidates": "batch"},
 }
-"""AnInfoNCE at Λ₂ = 25 with something else than the theory asks for."""
+"""AnInfoNCE at Λ₂ = 25 with something other than the theory asks for."""
 
 
 class AnisotropicStudy(RecoveryStudy):
@@ -141,12 +141,11 @@ def figure(results: Results, rows: list[Row]) -> Figure:
         figures.lines(axes[1], learning(first, part), COLOURS, legend=False, linestyle=style)
     figures.log_ticks(axes[0], "x", PAPERS)
     truth = {"color": figures.INK, "linewidth": 0.9, "linestyle": "--"}
-    ours = {loss: first[loss] for loss in LOSSES[:1]}
-    figures.lines(axes[2], learning(ours, "loss"), COLOURS, legend=False)
-    for loss, found in ours.items():
-        for result in found:
-            axes[2].axhline(result["least loss"], **truth)
-            figures.lines(axes[3], {loss: concentrations(result, range(DIM))}, COLOURS, legend=False, linewidth=0.9)
+    for result in first["AnInfoNCE"]:
+        figures.lines(axes[2], {"AnInfoNCE": [figures.logged(result["curve"], "loss")]}, COLOURS, legend=False)
+        axes[2].axhline(result["least loss"], **truth)
+        learnt = {"AnInfoNCE": concentrations(result, range(DIM))}
+        figures.lines(axes[3], learnt, COLOURS, legend=False, linewidth=0.9)
     for concentration in (STYLE, SHOWN):
         axes[3].axhline(concentration, **truth)
     for axis, x, y in zip(axes, ("Λ₂", "step", "step", "step"), ("R²", "R²", "loss", "Λ̂"), strict=True):

@@ -103,12 +103,10 @@ class OnImages(Study):
         for name in trained_on(budget):
             images_of(name)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        def turn(config: Config) -> tuple[int, bool]:
-            model = config.get("model") or config["untrained"]
-            return model["seed"], model["method"] not in ("JEM", "GEDI")
-
-        return [[config] for config in sorted(configs, key=turn)]
+    def cost(self, config: Config) -> float:
+        """Seed after seed, the energy models first."""
+        model = config.get("model") or config["untrained"]
+        return (model["method"] in ("JEM", "GEDI")) - 2 * model["seed"]
 
 
 class GediImages(OnImages):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from probssl.data import unit_floats
 from probssl.data.images import find_images
 from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, encode, seeded
+from probssl.grids.versions import code_version
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
@@ -25,7 +26,6 @@ from probssl.samplers import SGLD, Box, UniformStart
 from probssl.studies.base import Config, chosen
 from probssl.studies.fitting import last_loss, trained_once
 from probssl.studies.image_sets import images_of
-from probssl.studies.versions import version_of
 from probssl.training import TrainingPlan
 
 SETS = {
@@ -197,7 +197,7 @@ def trained(config: Config) -> TrainedModel:
     encoder, objective, head = build(config)
     loss = None
     if objective is not None:
-        code = version_of((__name__, "probssl.studies.fitting"), "gedi/models")
+        code = code_version((__name__, "probssl.studies.fitting"))
         training = functools.partial(train, config, encoder, objective, head)
         loss = trained_once("gedi/models", config, code, {"encoder": encoder, "head": head}, training)
     return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)

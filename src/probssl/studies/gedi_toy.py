@@ -27,7 +27,6 @@ from probssl.studies.base import (
     Row,
     Study,
     best_starts,
-    even_parts,
     first_starts,
     row_of,
     where,
@@ -83,6 +82,15 @@ class OnToys(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return trials.run_batch(configs)
 
+    def cohort(self, config: Config) -> Any:
+        """The seeds and data sets of a setting."""
+        return config["setting"].partition(", ")[2], config["start"]
+
+    def cost(self, config: Config) -> float:
+        settings = config["settings"]
+        generates = config["method"] not in ("GEDI no gen", *BASELINES)
+        return float(settings["steps"] * settings["batch_size"] * (1 + generates * settings["sgld_steps"]))
+
 
 class Toy(OnToys):
     """Every method on both data sets, GEDI as printed, and GEDI with one change undone at a time."""
@@ -108,13 +116,6 @@ class Toy(OnToys):
             for data in DATA
             for seed in range(count)
         ]
-
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """What trains as one together: the seeds and data sets of a setting, the dearest first."""
-        groups: dict[tuple[str, int], list[Config]] = {}
-        for one in configs:
-            groups.setdefault((one["setting"].partition(", ")[2], one["start"]), []).append(one)
-        return sorted(groups.values(), key=lambda group: -_cost(group[0]))
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         several = [*best(results), *first_alone(results)]
@@ -174,9 +175,6 @@ class Sensitivity(OnToys):
             found += [config(name, data, "GEDI", own, seed) for data in DATA for seed in seeds]
         return found
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return even_parts(configs, 12)
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         return toy_rows(results, NMI)
 
@@ -218,12 +216,6 @@ def likelihoods_without_training(data: str, seeds: Sequence[int]) -> dict[str, l
         found["the law itself"].append(float(trials.true_log_density(data, test).mean()))
         found["a normal distribution"].append(float(normal.logpdf(test).mean()))
     return found
-
-
-def _cost(one: Config) -> float:
-    settings = one["settings"]
-    generates = one["method"] not in ("GEDI no gen", *BASELINES)
-    return float(settings["steps"] * settings["batch_size"] * (1 + generates * settings["sgld_steps"]))
 
 
 def best(results: Results) -> Results:

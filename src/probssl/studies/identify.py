@@ -141,8 +141,8 @@ def figure_curves(results: Results) -> Figure:
     titles = [f"{number}  {setting.name}".replace(" | ", "\n| ") for number, setting in enumerate(SETTINGS, 1)]
     figure, axes = figures.panels(titles, 2.4, 2.2, 4, "processor time [s]", "R²")
     known, ticks = published(Table1.name), [0.5, 0.1, 0.01, 0.001]
-    for number, (axis, setting) in enumerate(zip(axes, SETTINGS, strict=True), 1):
-        axis.set_title(titles[number - 1], fontsize=7, loc="left")
+    for number, (axis, title, setting) in enumerate(zip(axes, titles, SETTINGS, strict=True), 1):
+        axis.set_title(title, fontsize=7, loc="left")
         found = where(results, row=number, score="unsupervised")
         curves = [[(point["seconds"], 1 - point["r2"]) for point in result["curve"]] for result in found]
         figures.lines(axis, {setting.name: curves}, legend=False, linewidth=1.2, alpha=0.8)

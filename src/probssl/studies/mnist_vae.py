@@ -22,6 +22,7 @@ from probssl.studies.mnist_decoder import DIM
 from probssl.studies.mnist_vae_trials import LOSSES, SHOWN_CONCENTRATIONS
 from probssl.studies.page import Page, Picture, Section, claim, listed
 from probssl.studies.recovery import RecoveryStudy
+from probssl.studies.recovery_page import concentrations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +50,12 @@ COLOURS = dict(zip(LOSSES, figures.PALETTE, strict=False))
 class _OnDigits(RecoveryStudy):
     """Every loss in several worlds, in which latents have other concentrations or another mixing."""
 
-    code = ("probssl.studies.mnist_vae_trials", "probssl.studies.mnist_decoder", "probssl.studies.recovery")
+    code = (
+        "probssl.studies.fitting",
+        "probssl.studies.mnist_decoder",
+        "probssl.studies.mnist_vae_trials",
+        "probssl.studies.recovery",
+    )
     measures: ClassVar[dict[str, str]]
     """Name in the result of a training -> metric."""
 
@@ -238,11 +244,8 @@ def figure_concentrations(results: Results, worlds: dict[str, Config]) -> Figure
     for axis, world in zip(axes, worlds.values(), strict=True):
         for found in where(results, loss="AnInfoNCE", **world)[:1]:
             matching = concentration_error(found["concentrations"], world["concentrations"]).matching
-            learnt = [
-                [(point["step"], point["concentrations"][place]) for point in found["curve"]] for place in matching
-            ]
-            names = map(str, range(DIM))
-            figures.lines(axis, {name: [line] for name, line in zip(names, learnt, strict=True)}, legend=False)
+            learnt = enumerate(concentrations(found, matching))
+            figures.lines(axis, {str(place): [line] for place, line in learnt}, legend=False)
             for truth, colour in zip(world["concentrations"], figures.PALETTE, strict=True):
                 axis.axhline(truth, color=colour, linewidth=0.9, linestyle="--")
         axis.set_ylim(0, 1.15 * max(world["concentrations"]))

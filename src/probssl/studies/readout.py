@@ -92,7 +92,12 @@ class Readout(Study):
     paper = "AnInfoNCE, Table 1 and appendices G, H.1"
     claim = "AnInfoNCE keeps more of the augmentations than InfoNCE, more yet off the sphere, and less of the classes"
     laptop = "about 25 min"
-    code = ("probssl.studies.fitting", "probssl.studies.mnist_decoder", "probssl.studies.readout_trials")
+    code = (
+        "probssl.studies.fitting",
+        "probssl.studies.image_sets",
+        "probssl.studies.mnist_decoder",
+        "probssl.studies.readout_trials",
+    )
 
     def configs(self, budget: Budget) -> list[Config]:
         found = []
@@ -110,8 +115,8 @@ class Readout(Study):
         for name in trained_on(budget):
             images_of(name)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in sorted(configs, key=lambda config: config["data"] == "mnist")]
+    def cost(self, config: Config) -> float:
+        return float(config["data"] != "mnist")
 
     def trial(self, config: Config) -> Result:
         return readout_trials.trial(config)
@@ -121,7 +126,7 @@ class Readout(Study):
         for data in trained_on(budget):
             for features in features_of(data):
                 for method in EVERYONE:
-                    setting, found = setting_of(data, method, features), read_from(results, data, method, features)
+                    setting, found = name_of(data, method, features), read_from(results, data, method, features)
                     rows += rows_of(self.name, setting, found, metrics_of(data), budget)
             for method in METHODS[1:]:
                 learnt = [r["concentrations"] for r in where(results, data=data, method=method, augmentations=SIMCLR)]
@@ -131,7 +136,7 @@ class Readout(Study):
         return [*rows, *rows_of(self.name, f"{SETS['mnist']}, {PLAIN}", plain, [NEIGHBOURS], budget)]
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
-        places = {place_of(data, of): (data, of) for data in trained_on(budget) for of in features_of(data)}
+        places = {name_of(data, of): (data, of) for data in trained_on(budget) for of in features_of(data)}
         held = {place: trade_off(rows, *which) for place, which in places.items()}
         good = all(held.values())
         lead = (
@@ -170,14 +175,9 @@ def features_of(data: str) -> tuple[str, ...]:
     return ("embedding",) if data == "mnist" else ("backbone", "projection")
 
 
-def place_of(data: str, features: str) -> str:
-    """A set and a kind of features, in words."""
-    return SETS[data] if features == "embedding" else f"{SETS[data]}, {features}"
-
-
-def setting_of(data: str, method: str, features: str) -> str:
-    """The name of a row."""
-    return f"{SETS[data]}, {method}" + ("" if features == "embedding" else f", {features}")
+def name_of(data: str, *parts: str) -> str:
+    """A set, a method and features as rows and panels name them; digits have but one kind of features."""
+    return ", ".join([SETS[data], *(part for part in parts if part != "embedding")])
 
 
 def metrics_of(data: str) -> list[str]:
@@ -194,7 +194,7 @@ def read_from(results: Results, data: str, method: str, features: str) -> list[d
 def trade_off(rows: list[Row], data: str, features: str) -> bool:
     """Whether AnInfoNCE reads augmentations better than InfoNCE, and classes worse, in the mean over seeds."""
     known = {(row.setting, row.metric): row.value for row in rows if row.value is not None}
-    plain, learnt = (setting_of(data, method, features) for method in METHODS[:2])
+    plain, learnt = (name_of(data, method, features) for method in METHODS[:2])
     noticed, classes = (
         known.get((learnt, metric), math.nan) - known.get((plain, metric), math.nan) for metric in (AVERAGE, CLASSES)
     )
@@ -209,7 +209,7 @@ def cell(row: Row | None) -> str:
 
 def table(rows: list[Row], data: str) -> Table:
     """Methods below each other, what is read side by side."""
-    settings = [setting_of(data, method, features) for features in features_of(data) for method in EVERYONE]
+    settings = [name_of(data, method, features) for features in features_of(data) for method in EVERYONE]
     methods = {setting: setting.split(", ", 1)[1] for setting in settings}
     metrics = {metric: metric.removeprefix("readout ") for metric in metrics_of(data)}
     return pivot(rows, methods, metrics, "in %, published in brackets", cell)
@@ -224,7 +224,7 @@ def figure_trade_off(results: Results, rows: list[Row], places: dict[str, tuple[
         for method in EVERYONE:
             read = read_from(results, data, method, features)
             found[method] = [[(100 * one[CLASSES], 100 * one[AVERAGE]) for one in read]]
-            x, y = (known.get((setting_of(data, method, features), metric)) for metric in (CLASSES, AVERAGE))
+            x, y = (known.get((name_of(data, method, features), metric)) for metric in (CLASSES, AVERAGE))
             printed[method] = [] if x is None or y is None else [[(100 * x, 100 * y)]]
         dots: dict[str, Any] = {"legend": False, "linestyle": "", "marker": "o"}
         figures.lines(axis, found, COLOURS, markersize=5, **dots)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from probssl.encoders import LatentEncoder, encode, seeded
 from probssl.energies import Anisotropic
-from probssl.metrics import linear_r2
+from probssl.metrics import LinearR2, linear_r2
 from probssl.objectives import Ensemble, Objective
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, row_of, where
 from probssl.studies.fitting import finished
@@ -30,28 +32,20 @@ class RecoveryStudy(Study):
     """A study whose trials each train for a while on a world: one trial a unit of work, the longest first."""
 
     measures: ClassVar[Mapping[str, str]] = {}
-    """Name in a result -> metric."""
+    """Name in a result -> metric; a row has every measure that the trials of its setting have."""
 
     def cost(self, config: Config) -> float:
         """About how long a trial takes, in any unit."""
         return float(config.get("steps", 1))
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in sorted(configs, key=self.cost, reverse=True)]
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summary(self.name, results, self.measures)
-
-
-def summary(study: str, results: Results, measures: Mapping[str, str]) -> list[Row]:
-    """Mean and standard deviation over seeds of every measure that a setting has."""
-    rows = []
-    for setting in dict.fromkeys(config["setting"] for config, _ in results):
-        for name, metric in measures.items():
-            values = [found[name] for found in where(results, setting=setting) if found.get(name) is not None]
-            if values:
-                rows.append(row_of(study, setting, metric, values, of_one=0.0))
-    return rows
+        rows = []
+        for setting in dict.fromkeys(config["setting"] for config, _ in results):
+            for name, metric in self.measures.items():
+                values = [found[name] for found in where(results, setting=setting) if found.get(name) is not None]
+                if values:
+                    rows.append(row_of(self.name, setting, metric, values, of_one=0.0))
+        return rows
 
 
 class Watch(Reporter):
@@ -62,12 +56,11 @@ class Watch(Reporter):
         world: World,
         encoder: nn.Module,
         objective: Objective,
-        *,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        seed: int = 0,
+        groups: Mapping[str, Sequence[int]] | None,
+        seed: int,
     ) -> None:
         self.encoder, self.objective, self.groups = encoder, objective, groups
-        self.fit_rows, self.test_rows = observed(world, seed)
+        self.rows = observed(world, seed)
         self.curve: list[dict[str, Any]] = []
         self.measuring = 0.0
         self.started = time.process_time()
@@ -77,16 +70,14 @@ class Watch(Reporter):
         return time.process_time() - self.started - self.measuring
 
     def row(self, numbers: dict[str, float]) -> None:
-        seconds, begun = self.seconds(), time.process_time()
+        seconds, started = self.seconds(), time.process_time()
         point = {"step": numbers["step"], "seconds": round(seconds, 3), "loss": numbers.get("loss"), **self.scores()}
         self.curve.append(point)
-        self.measuring += time.process_time() - begun
+        self.measuring += time.process_time() - started
 
     def scores(self) -> dict[str, Any]:
         """R², of all latents and of each group, and the concentrations where they are learnt."""
-        codes = [encode(self.encoder, x).numpy() for x, _ in (self.fit_rows, self.test_rows)]
-        latents = [z.numpy() for _, z in (self.fit_rows, self.test_rows)]
-        found = linear_r2(codes[0], latents[0], groups=self.groups, test=(codes[1], latents[1]))
+        found = recovered(self.encoder, self.rows, self.groups)
         return {"r2": found.mean, **found.groups, **learnt(self.objective)}
 
 
@@ -94,6 +85,14 @@ def observed(world: World, seed: int) -> list[tuple[Tensor, Tensor]]:
     """Observations and latents that an affine map is fitted on, and others that it is judged by."""
     generator = torch.Generator().manual_seed(10_000 + seed)
     return [world.observe(rows, generator) for rows in (FIT_ROWS, TEST_ROWS)]
+
+
+def recovered(
+    encoder: nn.Module, rows: Sequence[tuple[Tensor, Tensor]], groups: Mapping[str, Sequence[int]] | None = None
+) -> LinearR2:
+    """R² of the latents by an affine map of the codes."""
+    (codes, z), (test_codes, test_z) = ((encode(encoder, x).numpy(), latents.numpy()) for x, latents in rows)
+    return linear_r2(codes, z, groups=groups, test=(test_codes, test_z))
 
 
 def learnt(objective: Objective) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def recover(
     groups: Mapping[str, Sequence[int]] | None = None,
 ) -> Result:
     """Train, and say how much of the latents came back: the last scores, the whole curve, and the processor time."""
-    watch = Watch(world, encoder, objective, groups=groups, seed=seed)
+    watch = Watch(world, encoder, objective, groups, seed)
     finished(encoder, objective, world, None, plan, seed=seed, reporter=watch)
     return {**watch.scores(), "loss": watch.curve[-1]["loss"], "seconds": watch.seconds(), "curve": watch.curve}
 
@@ -142,18 +141,15 @@ def mixing(dim: int, seed: int) -> InvertibleMLP:
 
 def raw_score(world: World, seed: int) -> float:
     """R² of the observations themselves: how nonlinear the mixing is."""
-    (x, z), (x_test, z_test) = observed(world, seed)
-    return linear_r2(x.flatten(1).numpy(), z.numpy(), test=(x_test.flatten(1).numpy(), z_test.numpy())).mean
+    return recovered(nn.Flatten(), observed(world, seed)).mean
 
 
 def first_seconds(curve: Sequence[Mapping[str, Any]], target: float) -> float | None:
     """Processor time at which the curve first stands at a target R² or above, interpolated between looks."""
-    before = None
-    for point in curve:
-        if point["r2"] >= target:
-            if before is None:
-                return float(point["seconds"])
-            share = (target - before["r2"]) / (point["r2"] - before["r2"])
-            return float(before["seconds"] + share * (point["seconds"] - before["seconds"]))
-        before = point
+    if curve[0]["r2"] >= target:
+        return float(curve[0]["seconds"])
+    for before, after in pairwise(curve):
+        if after["r2"] >= target:
+            scores, seconds = ([point[name] for point in (before, after)] for name in ("r2", "seconds"))
+            return float(np.interp(target, scores, seconds))
     return None

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from probssl.report import figures
 from probssl.studies import scaling_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, where
-from probssl.studies.page import Page, Picture, Section, Table, claim, pivot
+from probssl.studies.page import Page, Picture, Section, claim
 from probssl.studies.recovery import RecoveryStudy
-from probssl.studies.recovery_page import summary
+from probssl.studies.recovery_page import table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CODE = ("probssl.studies.scaling_trials", "probssl.studies.fitting", "probssl.studies.recovery")
 DIMENSIONS = (5, 10, 20, 40)
 CONCENTRATIONS = (10.0, 25.0, 75.0, 150.0)
 BATCHES = (32, 128, 512, 2048)
@@ -32,7 +32,8 @@ class Scaling(RecoveryStudy):
     paper = "AnInfoNCE, H.1, Figures 4, 8 and 9"
     claim = "higher dimensions and concentrations identify less in given steps, and larger batches make up for it"
     laptop = "10 to 15 min"
-    code = ("probssl.studies.scaling_trials", "probssl.studies.recovery")
+    code = CODE
+    measures: ClassVar = {"r2": "linear R²"}
 
     def configs(self, budget: Budget) -> list[Config]:
         cases = dict.fromkeys(
@@ -63,9 +64,6 @@ class Scaling(RecoveryStudy):
     def trial(self, config: Config) -> Result:
         return scaling_trials.scaling(config)
 
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summary(self.name, results, {"r2": "linear R²"})
-
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         lead = (
             "Isotropic positives, vMF(Λ) around their anchors, InfoNCE at the world's own concentration with negatives "
@@ -81,15 +79,9 @@ class Scaling(RecoveryStudy):
             Section("Figure 4", Picture("figure4", figure_grid(results)), note=batches),
             Section("Figure 8", Picture("figure8", figure_dynamics(results)), note=overlap),
             Section("Figure 9B", Picture("figure9", figure_steps(results)), note=steps),
-            Section("Numbers", numbers(rows, ["linear R²"])),
+            Section("Numbers", table(rows, self.measures.values())),
         ]
         return Page("What identification costs", lead, sections)
-
-
-def numbers(rows: Sequence[Row], metrics: Sequence[str]) -> Table:
-    """Means over seeds."""
-    settings = {row.setting: row.setting for row in rows}
-    return pivot(rows, settings, metrics, "setting", lambda row: "–" if row is None else f"{row.value:.3f}")
 
 
 def figure_grid(results: Results) -> Figure:
@@ -174,7 +166,8 @@ class Mismatch(RecoveryStudy):
     paper = "AnInfoNCE, H.1, Figure 6 C and D"
     claim = "the better a classifier tells training from testing data, the less is identified"
     laptop = "5 to 8 min"
-    code = ("probssl.studies.scaling_trials", "probssl.studies.recovery")
+    code = CODE
+    measures = MISMATCH_MEASURES
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -196,9 +189,6 @@ class Mismatch(RecoveryStudy):
     def trial(self, config: Config) -> Result:
         return scaling_trials.mismatch(config)
 
-    def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        return summary(self.name, results, MISMATCH_MEASURES)
-
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         away = [row.value or 0.0 for row in rows if row.metric == MISMATCH_MEASURES["away"]]
         note = (
@@ -212,7 +202,7 @@ class Mismatch(RecoveryStudy):
         )
         sections = [
             Section("Figure 6D", Picture("figure6", figure_mismatch(results, budget)), note=note),
-            Section("Numbers", numbers(rows, list(MISMATCH_MEASURES.values())), note=maps),
+            Section("Numbers", table(rows, self.measures.values()), note=maps),
         ]
         lead = "Trained on latents von Mises–Fisher about the north pole, tested on the same about the south pole."
         held = len(away) > 1 and away[-1] < away[0] - 0.05

@@ -81,7 +81,6 @@ class OnImages(Study):
     """Methods on sets of images over seeds, a model each trial: what the four experiments share."""
 
     code = CODE
-    one_by_one = True
     methods: ClassVar[tuple[str, ...]] = (*METHODS, UNTRAINED)
     scales: ClassVar[Mapping[Budget, dict[str, Any]]] = SCALES
     measuring: ClassVar[Mapping[Budget, dict[str, int]]] = MEASURING

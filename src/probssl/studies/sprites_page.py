@@ -45,9 +45,7 @@ def page(study: Sprite, results: Results, rows: list[Row], scale: Config) -> Pag
     kinds = tuple(dict.fromkeys(loss.transition for loss in study.losses))
     sections = [
         Section(
-            "Pairs",
-            Picture("pairs", figure_pairs(kinds, size)),
-            note="The second image of each pair stands below the first.",
+            "Pairs", Picture("pairs", figure_pairs(kinds, size)), note="The second image of a pair is below the first."
         ),
         Section("What the paper says", Table(["", "published", "here"], claims(study, results), text=True)),
         Section(
@@ -227,7 +225,7 @@ def _theirs(entry: Published | None) -> str:
 
 
 def factor_table(study: Sprite, results: Results) -> Table:
-    """How well a forest tells each factor from all codes, median over seeds, beside guessing."""
+    """How well a forest reads each factor off all codes, median over seeds, beside guessing."""
     body = []
     for setting in (*(loss.setting for loss in study.losses), *BASELINES):
         found = [r["informativeness"] for r in where(results, setting=setting) if "informativeness" in r]
@@ -276,7 +274,7 @@ def _per_cent(value: float | None) -> str:
 
 
 def trials(study: Sprite, results: Results) -> str:
-    """Every trial's scores, how well a forest tells each factor, and collapses, as CSV."""
+    """Every trial's scores, how well a forest reads each factor, and collapses, as CSV."""
     body = []
     for config, result in results:
         scores = [result["numbers"].get(metric, "") for metric in study.metrics]

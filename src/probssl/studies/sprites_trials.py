@@ -1,8 +1,10 @@
-"""The trainings of the image studies (CL-ICA A.6): pairs of sprites, the loss, and what is measured of each encoder."""
+"""The trainings of the image studies (CL-ICA A.6): pairs of images, the loss, and what is measured of each encoder."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from probssl.encoders import ConvEncoder, encode, seeded
+from probssl.errors import InputError
 from probssl.metrics import linear_r2, mcc
 from probssl.metrics.disentanglement import dci, disentanglement_scores
 from probssl.objectives.latents import AlignUniform
 from probssl.pairings.views import Needs, Source, Views
 from probssl.studies.base import Config, Result
 from probssl.training import TrainingPlan, fit
+from probssl.worlds.sprite_files import KittiMasks, load_kitti_masks
 from probssl.worlds.sprite_transitions import LaplaceTransition, NaturalLikeTransition, Transition, UniformTransition
 from probssl.worlds.sprites import Sprites
 
@@ -79,14 +83,45 @@ class SpritePairs(Source):
         )
 
 
+class MaskPairs(Source):
+    """Two frames of one pedestrian, at most `separation` apart: masks averaged to `size` × `size` pixels."""
+
+    def __init__(self, path: Path, separation: int, size: int) -> None:
+        super().__init__()
+        self.masks, self.separation = masks_of(path), separation
+        self.shrink = nn.AvgPool2d(self.masks.pixels.height // size)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The masks of these rows: [n, 1, size, size]."""
+        return self.shrink(self.masks.images(rows))
+
+    def draw(self, count: int, needs: Needs, generator: torch.Generator | None = None) -> Views:
+        if needs.augmented > 1:
+            raise InputError("a frame has one later frame in a pair: choose an objective of one augmented view")
+        rows, later = self.masks.draw_pairs(count, generator, separation=self.separation)
+        augmented = self.images(later).unsqueeze(0)[: needs.augmented]
+        return Views(x=self.images(rows), augmented=augmented, latents=self.masks.latents[rows])
+
+
+@functools.lru_cache(maxsize=1)
+def masks_of(path: Path) -> KittiMasks:
+    """The masks in a file, read once a process."""
+    return load_kitti_masks(path)
+
+
 def trial(config: Config) -> Result:
-    """Train one encoder, or take a baseline, and measure its codes."""
+    """Train one encoder of sprites, or take a baseline, and measure its codes."""
     sprites = Sprites(config["size"])
     found: Result = {"history": [], "collapsed": {}}
     if config["setting"] == FACTORS:
         codes = np.stack(np.meshgrid(*map(np.arange, config["grid"]), indexing="ij"), axis=-1).astype(np.float32)
     else:
-        encoder, trained = _encoder(config, sprites)
+        generator = torch.Generator().manual_seed(config["seed"])
+        encoder, trained = encoder_of(
+            config,
+            lambda: SpritePairs(config["transition"], config["size"]),
+            lambda: sprites.render(sprites.draw(4096, generator)),
+        )
         found |= trained
         if found.get("failure") is not None:  # a loss that cannot be trained has found nothing
             return {**found, "numbers": {}}
@@ -96,15 +131,27 @@ def trial(config: Config) -> Result:
     return {**found, **measure_on_grid(codes, config)}
 
 
-def _encoder(config: Config, sprites: Sprites) -> tuple[nn.Module, Result]:
-    seed = config["seed"]
+def trial_on_masks(config: Config, path: Path) -> Result:
+    """The same of masks: how well codes and the latents of frames agree, pair by pair."""
+    source = MaskPairs(path, config["separation"], config["size"])
+    generator = torch.Generator().manual_seed(config["seed"] + 1_000_003)
+    looked_at = torch.randint(len(source.masks), (config["rows"],), generator=generator)
+    encoder, trained = encoder_of(config, lambda: source, lambda: source.images(looked_at[:4096]))
+    found = {"history": [], "collapsed": {}, "failure": None, **trained}
+    if found["failure"] is not None:
+        return found
+    codes = torch.cat([encode(encoder, source.images(rows)) for rows in looked_at.split(512)]).numpy()
+    return {**found, "MCC": mcc(codes, source.masks.latents[looked_at].numpy(), correlation="spearman").value}
+
+
+def encoder_of(
+    config: Config, source: Callable[[], Source], images: Callable[[], Tensor]
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The encoder of a configuration, trained on pairs, untrained, or linear by some images; and how it was trained."""
     if config["setting"] == COMPONENTS:
-        generator = torch.Generator().manual_seed(seed)
-        return principal_components(sprites.render(sprites.draw(4096, generator))), {}
-    encoder = seeded(seed, lambda: network(config))
-    if config["setting"] == UNTRAINED:
-        return encoder, {}
-    return encoder, train(encoder, SpritePairs(config["transition"], config["size"]), config)
+        return principal_components(images()), {}
+    encoder = seeded(config["seed"], lambda: network(config))
+    return encoder, {} if config["setting"] == UNTRAINED else train(encoder, source(), config)
 
 
 def network(config: Config) -> ConvEncoder:
