@@ -92,12 +92,7 @@ def trained_on(budget: Budget) -> tuple[str, ...]:
 class OnImages(Study):
     """What both studies share: one model a unit of work, seed by seed, those that sample first: they take longest."""
 
-    code = (
-        "probssl.studies.fitting",
-        "probssl.studies.image_sets",
-        "probssl.studies.gedi_models",
-        "probssl.studies.gedi_images_trials",
-    )
+    code = ("probssl.studies.gedi_images_trials",)
 
     def prepare(self, budget: Budget) -> None:
         for name in trained_on(budget):
