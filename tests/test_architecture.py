@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "runs": ANYTHING,
     "estimators": ANYTHING,
     "comparing": ANYTHING,
+    "grids": {"training", "kernels", "errors"},
     "studies": ANYTHING,
     "cli": ANYTHING,
     "__main__": ANYTHING,

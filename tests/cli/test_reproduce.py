@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from probssl.studies import Store, circles, engine, experiments
+from probssl.studies import Store, circles, experiments
 from tests.cli.shell import document, probssl, refusal, start, succeed
-from tests.studies.cheap import COUNT, Cheap
+from tests.grids.cheap import COUNT, Cheap
 
 SMOKE = ["reproduce", "siamese/circles", "--budget", "smoke", "--jobs", "1"]
 
@@ -18,7 +18,7 @@ SMOKE = ["reproduce", "siamese/circles", "--budget", "smoke", "--jobs", "1"]
 @pytest.fixture
 def cheap(monkeypatch):
     """A study of milliseconds among the others."""
-    monkeypatch.setitem(experiments.CATALOGUE, Cheap.name, "tests.studies.cheap:Cheap")
+    monkeypatch.setitem(experiments.CATALOGUE, Cheap.name, "tests.grids.cheap:Cheap")
     for text in ("paper", "laptop"):
         monkeypatch.setattr(Cheap, text, "none")
     return ["reproduce", Cheap.name, "--budget", "smoke", "--jobs", "1"]
@@ -39,13 +39,13 @@ def test_list(scratch, cheap):
         e["trials"] for e in document("reproduce", "--budget", "smoke")["experiments"] if e["name"] == Cheap.name
     ]
     assert (trials["done"], trials["total"]) == (12, 12)
-    assert "12 of 150" in succeed("reproduce").stdout  # the budgets share their trials
+    assert "10 of 150" in succeed("reproduce").stdout  # the budgets share their first two cohorts
 
 
 def test_list_says_what_is_of_older_code_and_what_is_broken(scratch, cheap, monkeypatch):
     succeed(*cheap, "-q")
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "code_version", lambda study: "another")
+        patch.setattr(experiments, "code_version", lambda modules: "another")
         shown = succeed("reproduce", "--budget", "smoke").stdout
     assert "0 of 12" in shown
     assert "12 older" in shown

@@ -22,7 +22,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_tiny_run(name: str, tmp_path: Path) -> None:
-    result = experiments.run(name, "smoke", tmp_path, quiet=True, jobs=1, backend="threading")
+    result = experiments.run(name, "smoke", tmp_path, quiet=True, jobs=1)
     assert not result.failures
     assert result.rows
     assert all(row.value is not None and np.isfinite(row.value) for row in result.rows)

@@ -46,7 +46,7 @@ def test_catalogue():
         for budget in BUDGETS:
             configs = study.configs(budget)
             assert len({json.dumps(config, sort_keys=True) for config in configs}) == len(configs) > 0
-            cut = study.batches(configs, 2)
+            cut = study.cohorts(configs)
             assert sorted(map(repr, configs)) == sorted(repr(config) for batch in cut for config in batch)
 
 

@@ -11,7 +11,8 @@ import torch
 
 from probssl import studies
 from probssl.data import load
-from probssl.studies import circles, circles_trials, engine
+from probssl.grids import engine
+from probssl.studies import circles, circles_trials
 
 SETTINGS = ["KL", "SNL", "NCE", "Fisher", "raw features", "untrained encoder"]
 
@@ -68,7 +69,7 @@ def test_files(smoke):
 
 def test_running_again_trains_nothing_and_says_the_same(smoke, monkeypatch):
     folder, first = smoke
-    monkeypatch.setattr(engine, "_pass", lambda *args, **options: pytest.fail("everything is there"))
+    monkeypatch.setattr(engine, "started", lambda *args, **options: pytest.fail("everything is there"))
     before = {path.name: path.read_bytes() for path in folder.glob("*.csv")}
     assert studies.run("siamese/circles", "smoke", folder, quiet=True).rows == first.rows
     assert {path.name: path.read_bytes() for path in folder.glob("*.csv")} == before

@@ -115,7 +115,7 @@ def config(objective, energy, seed=0, steps=5, data="toy:circles"):
 def test_a_batch_is_one_data_set_and_seed():
     study = deaugmenting.Deaugmenting()
     grid = study.configs("laptop")
-    batches = study.batches(grid, 2)
+    batches = study.cohorts(grid)
     assert sorted(map(repr, grid)) == sorted(repr(c) for batch in batches for c in batch)
     assert all(len({(c["data"], c["seed"]) for c in batch}) == 1 for batch in batches)
     assert len(batches) == 18

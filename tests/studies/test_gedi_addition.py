@@ -43,7 +43,7 @@ def test_a_method_has_the_terms_of_its_name() -> None:
 
 @pytest.mark.usefixtures("bars")
 def test_a_tiny_run_of_the_whole_study(tmp_path: Path) -> None:
-    result = experiments.run(Addition(), "smoke", tmp_path / "out", quiet=True, jobs=1, backend="threading")
+    result = experiments.run(Addition(), "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert not result.failures
     assert [row.setting for row in result.rows] == [setting(100, method) for method in METHODS for _ in METRICS]
     assert all(row.value is not None and 0 <= row.value <= 1 for row in result.rows)

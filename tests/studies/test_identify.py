@@ -33,7 +33,7 @@ def test_a_row_says_what_its_name_says(setting: identify_trials.Setting) -> None
 
 
 def test_a_tiny_run_of_the_whole_study(tmp_path: Path) -> None:
-    result = experiments.run("identify/table1", "smoke", tmp_path, quiet=True, jobs=1, backend="threading")
+    result = experiments.run("identify/table1", "smoke", tmp_path, quiet=True, jobs=1)
     assert not result.failures
     assert [(row.setting, row.metric) for row in result.rows] == [
         (setting.name, f"{score} R²") for setting in SETTINGS for score in SCORES

@@ -104,7 +104,7 @@ def test_the_decoder_is_a_frozen_mixing_that_a_seed_decides(bars: Path) -> None:
 
 def test_a_tiny_run_over_content(bars: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = experiments.run(MnistVAE(), "smoke", out, quiet=True, jobs=1, backend="threading")
+    result = experiments.run(MnistVAE(), "smoke", out, quiet=True, jobs=1)
     assert not result.failures
     rows = {(row.setting, row.metric): row for row in result.rows}
     assert rows["InfoNCE", "style R²"].published == 0.0
@@ -118,7 +118,7 @@ def test_a_tiny_run_over_content(bars: Path, tmp_path: Path) -> None:
 
 def test_a_tiny_run_of_distinct_concentrations(bars: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = experiments.run(Distinct(), "smoke", out, quiet=True, jobs=1, backend="threading")
+    result = experiments.run(Distinct(), "smoke", out, quiet=True, jobs=1)
     assert not result.failures
     rows = {(row.setting, row.metric): row for row in result.rows}
     assert rows["Λ from 5 to 50, AnInfoNCE", "linear R²"].published == 0.997

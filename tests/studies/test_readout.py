@@ -122,7 +122,7 @@ def test_a_trade_off_needs_both_sides() -> None:
 
 
 def test_a_tiny_run(tmp_path: Path) -> None:
-    found = experiments.run("anisotropic/readout", "smoke", tmp_path / "out", quiet=True, jobs=1, backend="threading")
+    found = experiments.run("anisotropic/readout", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert not found.failures
     values = {(row.setting, row.metric): row.value for row in found.rows}
     for method in METHODS:

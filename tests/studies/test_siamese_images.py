@@ -93,7 +93,7 @@ def test_the_order_says_what_is_out_of_it() -> None:
 
 
 def test_a_tiny_run(tmp_path: Path) -> None:
-    found = experiments.run("siamese/images", "smoke", tmp_path / "out", quiet=True, jobs=1, backend="threading")
+    found = experiments.run("siamese/images", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert not found.failures
     assert {row.metric for row in found.rows} == set(METRICS)
     assert len(found.rows) == len(EVERYONE) * len(METRICS)

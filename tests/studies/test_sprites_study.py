@@ -22,7 +22,7 @@ from probssl.worlds.sprites import Sprites
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sprites") / "out"
-    return folder, studies.run("identify/sprites", "smoke", folder, quiet=True, jobs=1, backend="threading")
+    return folder, studies.run("identify/sprites", "smoke", folder, quiet=True, jobs=1)
 
 
 def test_rows(smoke):
@@ -68,7 +68,7 @@ def test_configs_hold_all_that_a_trial_depends_on():
             for config in configs:
                 assert config.keys() >= {"setting", "seed", *scale.settings}
             assert {c["setting"] for c in configs} - set(BASELINES) <= {s for s, _ in references(study.name)}
-        assert study.batches(study.configs("full"), 2) == [[config] for config in study.configs("full")]
+        assert all(len(cohort) == 1 for cohort in study.cohorts(study.configs("full")))
 
 
 def test_a_trial_is_a_function_of_its_configuration():
@@ -93,7 +93,7 @@ def test_what_cannot_be_trained_leaves_a_gap(tmp_path):
 
 
 def test_natural_sprites(tmp_path):
-    result = studies.run("identify/natural-sprites", "smoke", tmp_path / "out", quiet=True, jobs=1, backend="threading")
+    result = studies.run("identify/natural-sprites", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert result.failures == ()
     rows = {(row.setting, row.metric): row for row in result.rows}
     assert references("identify/natural-sprites").keys() <= rows.keys()
@@ -148,7 +148,7 @@ def test_kitti_on_a_file_of_the_same_layout(tmp_path, monkeypatch):
     (tmp_path / "kitti").mkdir()
     content = {"pedestrians": masks, "pedestrians_latents": latents}
     (tmp_path / "kitti" / "kitti_peds_v2.pickle").write_bytes(pickle.dumps(content, protocol=4))
-    result = studies.run("identify/kitti", "smoke", tmp_path / "out", quiet=True, jobs=1, backend="threading")
+    result = studies.run("identify/kitti", "smoke", tmp_path / "out", quiet=True, jobs=1)
     assert result.failures == ()
     rows = {row.setting: row for row in result.rows}
     assert {setting for setting, _ in references("identify/kitti")} <= rows.keys()

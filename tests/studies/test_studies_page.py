@@ -51,7 +51,7 @@ def test_it_has_about_twenty_lines():
 def test_columns_of_the_store_are_those_of_the_page():
     shown = re.search(r"\| column \| holds \|\n(.*?)\n\n", PAGE, flags=re.DOTALL).group(1)
     named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in shown.splitlines()[1:]))
-    assert set(named) == set(probssl.studies.store.Trial.__dataclass_fields__)
+    assert set(named) == set(probssl.grids.store.Trial.__dataclass_fields__)
 
 
 def test_methods_of_the_contract_are_those_of_the_page():

@@ -15,9 +15,9 @@ from probssl import studies
 from probssl.encoders import encode
 from probssl.pairings import MaskAndNoise
 from probssl.runs.evaluation import undo_augmentations
-from probssl.studies import tabular, tabular_grid, tabular_measures, tabular_trials
-from probssl.studies.tabular_grid import DIMENSION, MODELS, PMLB, PRESERVATION, SCALE, configs, units
-from probssl.studies.tabular_measures import Augmentation
+from probssl.studies import tabular, tabular_grid, tabular_trials
+from probssl.studies.base import LARGEST_COHORT
+from probssl.studies.tabular_grid import DIMENSION, MODELS, PMLB, PRESERVATION, SCALE, configs
 from probssl.training import fit
 
 STUDIES = {"dimension": tabular.TabularDimension, "preservation": tabular.TabularPreservation}
@@ -29,7 +29,7 @@ def smoke(request, tmp_path_factory):
     study = STUDIES[request.param]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCALE, "smoke", dataclasses.replace(SCALE["smoke"], positions=2))
-        yield study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1, backend="threading")
+        yield study, folder, studies.run(study, "smoke", folder, quiet=True, jobs=1)
 
 
 def test_smoke_ends_in_a_verdict_on_every_claim(smoke):
@@ -75,11 +75,11 @@ def test_the_paper_has_eighteen_tables_and_eleven_models():
 @pytest.mark.parametrize("setup", [DIMENSION, PRESERVATION], ids=lambda s: s.name)
 def test_units_hold_every_trial_once_and_stack(setup, budget):
     every = configs(setup, SCALE[budget])
-    parts = units(every)
+    parts = STUDIES[setup.name]().cohorts(every)
     names = [json.dumps(config, sort_keys=True) for part in parts for config in part]
     assert sorted(names) == sorted(json.dumps(config, sort_keys=True) for config in every)
     assert len(set(names)) == len(names)
-    assert max(map(len, parts)) <= tabular_grid.TOGETHER
+    assert max(map(len, parts)) <= LARGEST_COHORT
     for part in parts:
         assert len({(config["table"], config["dim"]) for config in part}) == 1
 
@@ -139,8 +139,8 @@ def test_a_trial_is_what_fit_alone_comes_to(objective, energy):
     trial = tabular_trials._trial(wanted)
     fit(trial.encoder, trial.objective, trial.pairing, trial.data, trial.plan, seed=3)
     alone = {
-        **tabular_measures.representation(trial.encoder, "sklearn:wine", 3),
-        **tabular_measures.pairs(trial.encoder, trial.objective.energy, "sklearn:wine", Augmentation(0.8, 0.1), 3),
+        **tabular_trials.representation(trial.encoder, "sklearn:wine", 3),
+        **tabular_trials.pairs(trial.encoder, trial.objective.energy, wanted),
     }
     result = found[json.dumps(wanted)]
     assert result["state"] == "trained"
@@ -185,30 +185,30 @@ def test_an_interrupt_goes_through(monkeypatch):
 
 def test_probe_is_scikit_learns_on_one_split():
     trial = tabular_trials._trial(config())
-    data = tabular_measures.observations("sklearn:wine")
+    data = tabular_trials.observations("sklearn:wine")
     z = encode(trial.encoder, data.x).numpy()
     ((train, test),) = StratifiedShuffleSplit(1, test_size=0.2, random_state=5).split(z, data.labels)
     expected = LogisticRegression(max_iter=1000).fit(z[train], data.labels[train]).score(z[test], data.labels[test])
-    found = tabular_measures.representation(trial.encoder, "sklearn:wine", 5)["linear_probe"]
+    found = tabular_trials.representation(trial.encoder, "sklearn:wine", 5)["linear_probe"]
     assert found == pytest.approx(expected, abs=1.5 / len(test))
 
 
 def test_questions_are_those_of_the_library(monkeypatch):
     """The exact posterior is shared between models; what comes out is `undo_augmentations`."""
-    monkeypatch.setattr(tabular_measures, "SAMPLE", 100)
-    tabular_measures.questions.cache_clear()
+    monkeypatch.setattr(tabular_trials, "SAMPLE", 100)
+    tabular_trials.questions.cache_clear()
     trial = tabular_trials._trial(config())
-    found = tabular_measures.pairs(trial.encoder, trial.objective.energy, "sklearn:wine", Augmentation(0.8, 0.1), 4)
+    found = tabular_trials.pairs(trial.encoder, trial.objective.energy, config(seed=4))
     models = {"model": (trial.encoder, trial.objective.energy)}
-    asked = {"queries": tabular_measures.QUERIES, "candidates": 100, "seed": 4}
+    asked = {"queries": tabular_trials.QUERIES, "candidates": 100, "seed": 4}
     expected = undo_augmentations(models, MaskAndNoise(0.8, 0.1), trial.data, **asked)["model"]
-    tabular_measures.questions.cache_clear()
+    tabular_trials.questions.cache_clear()
     for name in ("kl_exact_model", "nll", "exact_nll", "top1", "exact_top1"):
         assert found[name] == pytest.approx(getattr(expected, name), rel=1e-5)
 
 
 def test_rows_are_standardised():
-    x = tabular_measures.observations("sklearn:wine").x
+    x = tabular_trials.observations("sklearn:wine").x
     assert np.allclose(x.mean(0), 0, atol=1e-5)
     assert np.allclose(x.std(0, correction=0), 1, atol=1e-4)
 
@@ -218,7 +218,7 @@ def test_undefined_numbers_are_not_numbers():
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()
-    found = tabular_measures.representation(encoder, "sklearn:wine", 0)
+    found = tabular_trials.representation(encoder, "sklearn:wine", 0)
     assert math.isnan(found["intrinsic_dimension"])
     assert math.isnan(found["cluster_learnability"])
     assert (found["rankme"], found["uniformity"]) == (1.0, 0.0)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from probssl.studies.tabular_checks import CHECKS, Line, Part, alike, at_most, placed, positive, within
-from probssl.studies.tabular_claims import Claim, Finding, claims, findings
+from probssl.studies.tabular_checks import CHECKS, Line, Part, alike, between, placed, positive
+from probssl.studies.tabular_claims import Claim, claims
 from probssl.studies.tabular_grid import DIMENSION, LEARNING_RATES, MODELS, PRESERVATION, Model
 from probssl.studies.tabular_page import markdown, scores_csv
 from probssl.studies.tabular_scores import METRICS, Scores, mean, standard_error
@@ -132,9 +132,9 @@ def test_positive_by_more_than_a_standard_error_of_the_difference():
 
 
 def test_other_tests():
-    assert within(100, 10)(np.array([95.0, 109.0]))[1]
-    assert not within(100, 10)(np.array([80.0, 90.0]))[1]
-    assert at_most(1)(np.array([0.5, 1.5]))[1]
+    assert between(90, 110)(np.array([95.0, 109.0])) == (102, True)
+    assert not between(90, 110)(np.array([80.0, 90.0]))[1]
+    assert between(-math.inf, 1)(np.array([0.5, 1.5]))[1]
     values = np.array([[1.0, 5.0], [3.0, 1.0]])  # [table, model]: means 2 and 3
     assert placed(KL, (KL, SNL), 1)(values) == (1, True)
     assert placed(KL, (KL, SNL), 1, lowest=False)(values) == (2, False)
@@ -156,8 +156,8 @@ def test_fluctuating_alike_is_a_correlation_of_mean_lines(scores):
 
 
 def finding(*holds):
-    claim = Claim("name", "place", "text", "rule", ())
-    return Finding(claim, tuple(Part(f"part {number}", number, h) for number, h in enumerate(holds)))
+    parts = tuple(Part(f"part {number}", number, h) for number, h in enumerate(holds))
+    return Claim("name", "place", "text", "rule", parts)
 
 
 def test_verdicts():
@@ -188,21 +188,22 @@ def made_up(setup, better):
 @pytest.mark.parametrize("setup", [DIMENSION, PRESERVATION], ids=lambda s: s.name)
 def test_every_claim_can_be_checked(setup):
     scores = made_up(setup, lambda m, number: 1 + 0.1 * number + 0.01 * MODELS.index(m))
-    found = findings(claims(setup), scores)
+    found = claims(scores)
     assert len(found) >= 24
-    assert len({f.claim.name for f in found}) == len(found)
-    assert all(len(f.claim.name) <= 27 for f in found)
-    untested = {f.claim.name for f in found if f.verdict == "not tested"}
+    assert len({f.name for f in found}) == len(found)
+    assert all(len(f.name) <= 27 for f in found)
+    untested = {f.name for f in found if f.verdict == "not tested"}
     assert untested <= {"at no cost in accuracy"}  # it asks only of models whose RankMe fell
 
 
 def test_every_check_is_of_a_claim():
-    assert {c.name for setup in (DIMENSION, PRESERVATION) for c in claims(setup)} == set(CHECKS)
+    made = [made_up(setup, lambda m, number: 1) for setup in (DIMENSION, PRESERVATION)]
+    assert {c.name for scores in made for c in claims(scores)} == set(CHECKS)
 
 
 def verdict_of(name, setup, better):
-    (only,) = [c for c in claims(setup) if c.name == name]
-    return findings([only], made_up(setup, better))[0].verdict
+    (only,) = [c for c in claims(made_up(setup, better)) if c.name == name]
+    return only.verdict
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_claims_know_right_from_wrong(name, setup, as_claimed, opposite):
 
 
 def test_markdown_and_csv(scores):
-    found = findings(claims(DIMENSION), scores)
+    found = claims(scores)
     text = markdown(scores, found, dataclasses.replace(_scale(), steps=7))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert sum(row.startswith(("| §", "| F.")) for row in rows) == len(found)

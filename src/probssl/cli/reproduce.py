@@ -43,8 +43,8 @@ def reproduce(
     ] = None,
     backend: Annotated[
         str,
-        typer.Option("--backend", help="loky (processes), threading, dask or ray", rich_help_panel=WHERE),
-    ] = "loky",
+        typer.Option("--backend", help="processes (of this machine), dask or ray", rich_help_panel=WHERE),
+    ] = "processes",
     address: Annotated[
         str | None,
         typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE),
@@ -82,7 +82,7 @@ def reproduce(
     except KeyboardInterrupt:
         now = studies.standing(studies.find(name), budget, folder)
         given = {"--budget": budget, "--out": out, "--jobs": jobs, "--backend": backend, "--address": address}
-        asked = [(flag, str(value)) for flag, value in given.items() if value not in (None, "laptop", "loky")]
+        asked = [(flag, str(value)) for flag, value in given.items() if value not in (None, "laptop", "processes")]
         again = ["probssl", "reproduce", name, *[word for pair in asked for word in pair]]
         say(f"stopped with {now.done} of {now.total} trials kept; resume with: {shlex.join(again)}")
         raise typer.Exit(130) from None

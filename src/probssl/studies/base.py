@@ -7,26 +7,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from probssl.grids.grid import even_parts
+from probssl.grids.keys import Config, Result, Results, text
 from probssl.studies.comparison import Verdict, references, verdict
 from probssl.studies.page import Page, Section, listed
 
+LARGEST_COHORT = 72
+"""Most trials of a cohort: as many as stack well, and no more, for one that is killed is redone."""
+
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
-
-Config = dict[str, Any]
-"""What makes one trial what it is: names and plain values (text, numbers, truth values, None, lists, dicts)."""
-
-Result = dict[str, Any]
-"""What one trial found, in plain values; numbers may be infinite or not a number."""
-
-Results = list[tuple[Config, Result]]
-"""Finished trials in the order of the grid. A trial that failed is not among them."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +65,6 @@ class Study(ABC):
     """What the numbers stand beside: published ones, or those predicted by theory."""
     code: ClassVar[tuple[str, ...]] = ()
     """Modules of the study that decide its numbers; the library's own always count. Without any: the class's module."""
-    one_by_one: ClassVar[bool] = False
-    """Whether each trial is a unit of work of its own, as where one takes minutes."""
 
     @abstractmethod
     def configs(self, budget: Budget) -> list[Config]:
@@ -85,22 +78,32 @@ class Study(ABC):
         raise NotImplementedError(f"{type(self).__name__} writes neither trial nor run_batch")
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
-        """Run many trials, in one thread of one process, and yield each as soon as it is finished, in any order.
+        """Run the trials of a cohort, in one thread of one process, and yield each as soon as it is finished.
 
-        What is yielded is stored at once and survives whatever happens next. The result of a trial does not depend on
-        which others are in the batch. Where this raises, what was yielded is kept and the rest is halved and tried
-        again until the trial at fault stands alone: it is recorded as failed, and the study goes on.
+        Where this raises, what was yielded is kept and the rest is halved and tried again until the trial at fault
+        stands alone: it is recorded as failed, and the study goes on.
         """
         for config in configs:
             yield config, self.trial(config)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """Cut what is still to be done into units of work for `run_batch`; `jobs` of them run at a time.
+    def cohort(self, config: Config) -> Any:
+        """What trials that train together have in common; here each is alone."""
+        return text(config)
 
-        Here: even parts in the order of the grid, about eight for each job. Override it to put together what trains
-        well together, and to begin with what takes longest.
+    def cost(self, config: Config) -> float:
+        """How long a trial takes beside the others: the longest are begun first."""
+        return 0.0
+
+    def cohorts(self, configs: list[Config]) -> list[list[Config]]:
+        """The units of work of a grid: trials that are computed, stored and, after a kill, redone together.
+
+        They depend on nothing but the grid, so that neither the number of processes nor kills change a trial's numbers.
         """
-        return even_parts(configs, len(configs) if self.one_by_one else 8 * jobs)
+        groups: dict[Any, list[Config]] = {}
+        for config in configs:
+            groups.setdefault(self.cohort(config), []).append(config)
+        cut = [part for group in groups.values() for part in even_parts(group, -(-len(group) // LARGEST_COHORT))]
+        return sorted(cut, key=lambda part: -sum(map(self.cost, part)))
 
     @abstractmethod
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
@@ -117,13 +120,6 @@ class Study(ABC):
     def as_dict(self) -> dict[str, str]:
         """What the list of experiments says about it."""
         return {"name": self.name, "paper": self.paper, "claim": self.claim, "laptop": self.laptop}
-
-
-def even_parts(configs: Sequence[Config], parts: int) -> list[list[Config]]:
-    """Cut into at most `parts` runs of consecutive members whose lengths differ by one at most; none is empty."""
-    parts = max(1, min(parts, len(configs)))
-    ends = [len(configs) * number // parts for number in range(parts + 1)]
-    return [list(configs[low:high]) for low, high in pairwise(ends) if high > low]
 
 
 def largest(setting: Any) -> int:

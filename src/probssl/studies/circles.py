@@ -9,7 +9,7 @@ same weights, takes the whole data set as its batch, and trains by Adam at 0.01.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ import torch
 from probssl.data import Table, load_table
 from probssl.report import figures
 from probssl.studies import circles_trials
-from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, even_parts, where
+from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, where
 from probssl.studies.circles_trials import BASELINES, LOSSES, METRICS, augmentation, inputs
 from probssl.studies.comparison import published, verdict
 from probssl.studies.page import Page, Picture, Section, claim, csv_text, pivot
@@ -46,8 +46,8 @@ class Circles(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return circles_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return even_parts(configs, 2 * jobs)
+    def cohort(self, config: Config) -> Any:
+        return config["seed"] // 4
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         """Mean and standard deviation over seeds, beside what the paper shows."""

@@ -73,12 +73,9 @@ class Deaugmenting(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return deaugmenting_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """One data set and seed a batch: models of one shape, which train together."""
-        together: dict[tuple[str, int], list[Config]] = {}
-        for config in configs:
-            together.setdefault((config["data"], config["seed"]), []).append(config)
-        return list(together.values())
+    def cohort(self, config: Config) -> Any:
+        """One data set and seed: models of one shape."""
+        return config["data"], config["seed"]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         found = points(with_gains(results))
@@ -121,6 +118,7 @@ MARKER = {"euclidean": "o", "cosine": "s", "euclidean, own encoder": "^"}
 
 
 def marker_of(setting: Setting) -> str:
+    """By its energy."""
     return MARKER[setting.name.partition(" ")[2]]
 
 
@@ -169,18 +167,20 @@ def log_scale(axis: Any) -> None:
 
 
 def number(value: float, digits: int = 2) -> str:
+    """With so many decimals, unless it is large; a dash where there is none."""
     return "–" if math.isnan(value) else f"{value:.3g}" if abs(value) >= 1000 else f"{value:.{digits}f}"
 
 
-def with_spread(p: Point, name: str, digits: int) -> str:
-    spread = p.spread[name]
-    return number(p.mean[name], digits) + ("" if math.isnan(spread) else f" ± {number(spread, digits)}")
+def with_spread(mean: float, spread: float, digits: int = 2) -> str:
+    """A mean ± its spread, where there is one."""
+    return number(mean, digits) + ("" if math.isnan(spread) else f" ± {number(spread, digits)}")
 
 
 def correlation_table(related: Sequence[Correlation], models: str) -> Table:
+    """Scores by data sets."""
     some = [c for c in related if c.models == models]
     data = list(dict.fromkeys(c.data for c in some))
-    cells = {(c.score, c.data): number(c.rho) + ("" if math.isnan(c.error) else f" ± {c.error:.2f}") for c in some}
+    cells = {(c.score, c.data): with_spread(c.rho, c.error) for c in some}
     count = {c.data: c.points for c in some}
     head = ["score", *[f"{short(d) or d} ({count[d]})" for d in data]]
     body = [[score.title, *[cells[score, d] for d in data]] for score in dict.fromkeys(c.score for c in some)]
@@ -191,10 +191,11 @@ COLUMNS = (PROBE, *(s for s in SCORES if s.name in ("kl_exact_model", "kl_model_
 
 
 def data_table(found: Sequence[Point]) -> Table:
+    """Settings by scores on one data set, and the exact posterior below them."""
     body = [
         [
             p.setting.name,
-            *[with_spread(p, column.name, 1 if column is RANKME else 3) for column in COLUMNS],
+            *[with_spread(p.mean[c.name], p.spread[c.name], 1 if c is RANKME else 3) for c in COLUMNS],
             number(p.mean["effective_candidates"], 1),
             ", ".join(f"{n} {what}" for n, what in ((p.failed, "failed"), (p.collapsed, "collapsed")) if n) or "–",
         ]

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from probssl.errors import InputError
-from probssl.studies import engine
+from probssl.grids import backends, engine
+from probssl.grids.backends import PROCESSES
+from probssl.grids.database import DamagedStore
+from probssl.grids.export import check_export
+from probssl.grids.grid import Grid
+from probssl.grids.keys import plain
+from probssl.grids.store import Store
+from probssl.grids.versions import code_version
 from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
-from probssl.studies.export import check_export
-from probssl.studies.store import DamagedStore, Store
-from probssl.studies.versions import code_version
 
 CATALOGUE = {
     "siamese/circles": "probssl.studies.circles:Circles",
@@ -73,19 +77,20 @@ def run(
     *,
     quiet: bool = False,
     jobs: int | None = None,
-    backend: str = "loky",
+    backend: str = PROCESSES,
     address: str | None = None,
     fresh: bool = False,
 ) -> StudyResult:
     """Run what is not yet in the store of `out`, then write figures, a page and `result.json` there.
 
-    Interrupted at any point, the same call goes on where it was. `fresh` forgets what is there.
+    Interrupted at any point, the same call resumes. `fresh` forgets what is there.
     """
+    from probssl.report.console import trial_progress
     from probssl.training.files import write_text
 
     study = find(name) if isinstance(name, str) else name
     checked = checked_budget(budget)
-    engine.check_backend(backend, jobs, address)
+    backends.check(backend, jobs, address)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, and a study needs a folder")
     known = (STORE, "result.json")
@@ -98,7 +103,8 @@ def run(
     started = time.perf_counter()
     if fresh:
         forget(study, out)
-    found = engine.run(study, checked, out / STORE, jobs=jobs, backend=backend, address=address, quiet=quiet)
+    bar = None if quiet else trial_progress
+    found = engine.run(grid(study, checked), out / STORE, jobs=jobs, backend=backend, address=address, progress=bar)
     if not found.results:
         raise engine.AllFailed(study.name, found.failures)
     rows = study.summarise(found.results, checked)
@@ -108,6 +114,17 @@ def run(
     result = StudyResult(study.name, checked, seconds, rows, page, study.reference, trials, tuple(found.failures))
     write_text(out / "result.json", json.dumps(result.as_dict(), indent=2) + "\n")
     return result
+
+
+def version_of(study: Study) -> str:
+    """The version of the code that decides the study's numbers."""
+    return code_version(study.code or (type(study).__module__,))
+
+
+def grid(study: Study, budget: Budget) -> Grid:
+    """The study's grid with the keys under which its trials are stored."""
+    configs = [plain(config) for config in study.configs(budget)]
+    return Grid.of(study, version_of(study), study.cohorts(configs), configs)
 
 
 def checked_budget(budget: str) -> Budget:
@@ -146,13 +163,13 @@ class Standing:
 
 def standing(study: Study, budget: str, out: Path) -> Standing:
     """What the store of `out` holds of the study's grid at a budget."""
-    grid = engine.grid(study, checked_budget(budget))
-    keys = list(grid.configs)
+    todo = grid(study, checked_budget(budget))
+    keys = list(todo.trials)
     if not (out / STORE).is_file():
         return Standing(len(keys))
     try:
         with Store(out / STORE, read_only=True) as store:
-            older = sum(count for code, count in store.versions(study.name).items() if code != grid.code)
+            older = sum(count for code, count in store.versions(study.name).items() if code != todo.code)
             return Standing(len(keys), len(store.finished(keys)), len(store.failures(keys)), older)
     except InputError as error:
         return Standing(len(keys), problem=str(error))
@@ -166,7 +183,7 @@ def export(name: str | Study, out: Path, path: Path) -> int:
         raise InputError(f"{out} holds no trials of {study.name} yet: run it first")
     with Store(out / STORE, read_only=True) as store:
         versions = store.versions(study.name)
-        code = code_version(study)
+        code = version_of(study)
         if code not in versions:
             older = sum(versions.values())
             raise InputError(f"{out} holds no trials of this version of the code, and {older} of older ones")

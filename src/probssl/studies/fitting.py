@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from probssl.data.directory import cache_directory
 from probssl.errors import CheckpointError, NonFiniteLoss
+from probssl.grids import keys
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 from probssl.pairings.views import Source
-from probssl.studies import keys
 from probssl.studies.base import Config
 from probssl.training import Fitted, Reporter, TrainingPlan, fit
 from probssl.training.checkpoints import gather, restore

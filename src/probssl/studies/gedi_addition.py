@@ -8,7 +8,6 @@ paper's three columns stands a fourth, the constraint with the prior alone, whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from probssl.data.mnist import mnist
@@ -77,7 +76,7 @@ class Addition(RecoveryStudy):
     paper = "GEDI, Table 6"
     claim = "a constraint on unlabelled digits teaches to read them, if GEDI keeps it from calling everything a 0"
     laptop = "25 to 30 min"
-    code = ("probssl.studies.fitting", "probssl.studies.gedi_addition_trials")
+    code = ("probssl.studies.fitting", "probssl.studies.image_sets", "probssl.studies.gedi_addition_trials")
 
     def prepare(self, budget: Budget) -> None:
         mnist()
@@ -114,7 +113,9 @@ class Addition(RecoveryStudy):
                     found = where(trained, examples=examples, method=method)
                     if found or not kind:
                         name = setting(examples, method) + kind
-                        rows += [addition_row(name, metric, [result[metric] for result in found]) for metric in METRICS]
+                        for metric in METRICS:  # medians, as published
+                            values = [result[metric] for result in found]
+                            rows.append(row_of(self.name, name, metric, values, median=True, of_one=0.0))
         return rows
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
@@ -134,8 +135,7 @@ class Addition(RecoveryStudy):
         scores = Picture("scores", figure_scores(rows, sizes))
         terms = Picture("terms", figure_terms(best, middle))
         digits = Picture("digits", figure_digits(best, middle))
-        settings = {row.setting: row.setting for row in rows}
-        table = pivot(rows, settings, METRICS, cell=lambda row: judged(row, form=".3f"))
+        table = pivot(rows, cell=lambda row: judged(row, form=".3f"))
         claims = claims_of(sizes)
         sections = [
             Section("Over the number of examples", scores, note="Bars: standard deviation over seeds."),
@@ -159,12 +159,6 @@ class Addition(RecoveryStudy):
 def setting(examples: int, method: str) -> str:
     """A row's name, as published."""
     return f"{examples} examples, {method}"
-
-
-def addition_row(name: str, metric: str, values: Sequence[float]) -> Row:
-    """The median over seeds, as published, and the standard deviation."""
-    row = row_of(Addition.name, name, metric, values, median=True)
-    return replace(row, spread=row.spread or 0.0)
 
 
 def claims_of(sizes: Sequence[int]) -> list[Claim]:
@@ -200,9 +194,7 @@ def figure_scores(rows: list[Row], sizes: Sequence[int]) -> Figure:
     for axis, metric in zip(axes, METRICS, strict=True):
         found = {method: [known[setting(size, method), metric] for size in sizes] for method in METHODS}
         figures.measured(axis, sizes, found, COLOURS)
-        axis.set_xscale("log")
-        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axis.minorticks_off()
+        figures.log_ticks(axis, "x", sizes, [f"{size:,}" for size in sizes])
         axis.set_ylim(-0.03, 1.03)
     figures.legend(drawn, {**COLOURS, "published": figures.HOLLOW})
     return drawn

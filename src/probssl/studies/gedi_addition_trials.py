@@ -21,6 +21,7 @@ from probssl.runs.pictures import as_bytes
 from probssl.samplers import SGLD, Box
 from probssl.studies.base import Config, Result
 from probssl.studies.fitting import finished
+from probssl.studies.image_sets import halves
 from probssl.studies.pictures import as_text
 from probssl.symbolic import Constraint, divergence_of_mean
 from probssl.training import TrainingPlan
@@ -59,15 +60,11 @@ class Digits:
 @functools.cache
 def digits() -> Digits:
     """MNIST, the last part of its training images held out."""
-    data = mnist()
-    assert data.train_labels is not None
-    assert data.test_labels is not None
-    train, test = (torch.from_numpy(unit_floats(part)) for part in (data.train_images, data.test_images))
-    labels = torch.from_numpy(data.train_labels)
-    first = len(train) - len(train) // HELD_OUT
-    return Digits(
-        (train[:first], labels[:first]), (train[first:], labels[first:]), (test, torch.from_numpy(data.test_labels))
+    (train, labels), test = (
+        (torch.from_numpy(unit_floats(half.images)), torch.from_numpy(half.labels)) for half in halves(mnist())
     )
+    first = len(train) - len(train) // HELD_OUT
+    return Digits((train[:first], labels[:first]), (train[first:], labels[first:]), test)
 
 
 @functools.cache

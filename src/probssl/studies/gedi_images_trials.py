@@ -21,7 +21,7 @@ from probssl.runs.pictures import as_bytes
 from probssl.studies import gedi_models as models
 from probssl.studies.base import Config, Result
 from probssl.studies.gedi_models import TrainedModel, floats
-from probssl.studies.image_sets import images_of
+from probssl.studies.image_sets import halves, images_of
 from probssl.studies.pictures import as_text
 
 CLASSIFIER = "classifier"
@@ -38,30 +38,24 @@ MADE = (NOISE, CONSTANT)
 """Images that are made up, beside those of other sets."""
 
 
-class Classifier(nn.Module):
-    """Two convolutions of stride 2, then three linear layers; `features` are the 32 numbers before the last."""
-
-    def __init__(self, size: int, channels: int, classes: int) -> None:
-        super().__init__()
-        self.features = ConvEncoder((16, 32), FEATURES, hidden=128).bind(shape=(channels, size, size))
-        self.classes = nn.Linear(FEATURES, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.classes(F.relu(self.features(x)))
-        return found
-
-
 @functools.cache
-def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
+def classifier(data: str, rows: int, steps: int) -> tuple[nn.Sequential, float]:
     """A network that tells the classes of a set apart, from the first `rows` training images, and its test accuracy.
 
-    Adam with a half cosine, seed 0; once a process.
+    Two convolutions of stride 2, then three linear layers, of which the last reads 32 features. Adam with a half
+    cosine, seed 0; once a process.
     """
     found = images_of(data)
-    assert found.train_labels is not None
-    x, labels = floats(found.train_images[:rows]), torch.from_numpy(np.array(found.train_labels[:rows]))
-    channels, size, _ = found.shape
-    network = seeded(0, lambda: Classifier(size, channels, len(found.classes)))
+    train, test = halves(found)
+    x, labels = floats(train.images[:rows]), torch.from_numpy(np.array(train.labels[:rows]))
+    network = seeded(
+        0,
+        lambda: nn.Sequential(
+            ConvEncoder((16, 32), FEATURES, hidden=128).bind(shape=found.shape),
+            nn.ReLU(),
+            nn.Linear(FEATURES, len(found.classes)),
+        ),
+    )
     optimiser = torch.optim.Adam(network.parameters(), lr=CLASSIFIER_RATE)
     generator = torch.Generator().manual_seed(0)
     for step in range(steps):
@@ -70,9 +64,8 @@ def classifier(data: str, rows: int, steps: int) -> tuple[Classifier, float]:
         optimiser.zero_grad(set_to_none=True)
         F.cross_entropy(network(x[chosen]), labels[chosen]).backward()
         optimiser.step()
-    with torch.no_grad():
-        predicted = torch.cat([network(part).argmax(1) for part in floats(found.test_images).split(models.AT_ONCE)])
-    return network, float(np.mean(predicted.numpy() == found.test_labels))
+    predicted = encode(network, floats(test.images), batch_size=models.AT_ONCE).argmax(1)
+    return network, float(np.mean(predicted.numpy() == test.labels))
 
 
 @functools.cache
@@ -80,11 +73,11 @@ def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
     """The classifier's features, each with variance 1 over training images, and principal components of pixels."""
     network, _ = classifier(data, rows, steps)
     train = floats(images_of(data).train_images[:rows])
-    z = encode(network.features, train).double().numpy()
+    z = encode(network[0], train).double().numpy()
     mean, deviation = z.mean(0), z.std(0) + 1e-6
 
     def features(images: np.ndarray) -> np.ndarray:
-        return (encode(network.features, torch.from_numpy(images)).double().numpy() - mean) / deviation
+        return (encode(network[0], torch.from_numpy(images)).double().numpy() - mean) / deviation
 
     return Extractor(CLASSIFIER, features), pixel_components(train[:1_000].numpy(), COMPONENTS)
 
@@ -130,13 +123,13 @@ def agreement(model: TrainedModel, chosen: Config, count: int) -> float:
     from sklearn.metrics import normalized_mutual_info_score
 
     found = images_of(chosen["data"])
-    logits = model.all_logits(floats(found.test_images[:count]))
+    test = halves(found)[1].first(count)
+    network = nn.Sequential(model.encoder, model.head)
+    logits = encode(network, floats(test.images), batch_size=models.AT_ONCE).numpy()
+    clusters = logits.argmax(1)
     if chosen["method"] == "BarlowTwins":
         clusters = KMeans(len(found.classes), n_init=4, random_state=chosen["seed"]).fit_predict(logits)
-    else:
-        clusters = logits.argmax(1)
-    assert found.test_labels is not None
-    return float(normalized_mutual_info_score(found.test_labels[:count], clusters))
+    return float(normalized_mutual_info_score(test.labels, clusters))
 
 
 def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
@@ -145,16 +138,12 @@ def probe(encoder: nn.Module, chosen: Config, count: int) -> float:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    found, rows = images_of(chosen["data"]), chosen["rows"]
-    train, test = (
-        encode(encoder, floats(part), batch_size=models.AT_ONCE).numpy()
-        for part in (found.train_images[:rows], found.test_images[:count])
-    )
-    assert found.train_labels is not None
-    assert found.test_labels is not None
+    train, test = halves(images_of(chosen["data"]))
+    sides = train.first(chosen["rows"]), test.first(count)
+    z, judged = (encode(encoder, floats(side.images), batch_size=models.AT_ONCE).numpy() for side in sides)
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=PROBE_ITERATIONS))
-    linear.fit(train, found.train_labels[:rows])
-    return float(linear.score(test, found.test_labels[:count]))
+    linear.fit(z, sides[0].labels)
+    return float(linear.score(judged, sides[1].labels))
 
 
 def sampled(model: TrainedModel, count: int, steps: int, chosen: Config) -> tuple[Tensor, list[float]]:

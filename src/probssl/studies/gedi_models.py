@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from probssl.data import unit_floats
 from probssl.data.images import find_images
-from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, seeded
+from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, encode, seeded
+from probssl.grids.versions import code_version
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
@@ -25,7 +26,6 @@ from probssl.samplers import SGLD, Box, UniformStart
 from probssl.studies.base import Config, chosen
 from probssl.studies.fitting import last_loss, trained_once
 from probssl.studies.image_sets import images_of
-from probssl.studies.versions import version_of
 from probssl.training import TrainingPlan
 
 SETS = {
@@ -118,11 +118,6 @@ class TrainedModel:
         """log p(y | x): [n, c]."""
         return self.logits(x).log_softmax(-1)
 
-    @torch.no_grad()
-    def all_logits(self, x: Tensor) -> np.ndarray:
-        """Logits of many images, a few at a time: [n, c]."""
-        return torch.cat([self.logits(part) for part in x.split(AT_ONCE)]).numpy()
-
 
 def model_config(data: str, method: str, seed: int, scale: dict[str, Any]) -> Config:
     """All that a training depends on. `scale` is a budget's; a dict in it has a value for sets and one else."""
@@ -202,7 +197,7 @@ def trained(config: Config) -> TrainedModel:
     encoder, objective, head = build(config)
     loss = None
     if objective is not None:
-        code = version_of((__name__, "probssl.studies.fitting"), "gedi/models")
+        code = code_version((__name__, "probssl.studies.fitting"))
         training = functools.partial(train, config, encoder, objective, head)
         loss = trained_once("gedi/models", config, code, {"encoder": encoder, "head": head}, training)
     return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)
@@ -215,8 +210,6 @@ def train(config: Config, encoder: nn.Module, objective: Objective, head: nn.Mod
     pairing = NoisyImages(PRESETS[config["data"]], **changes)
     loss = last_loss(encoder, objective, pairing, x, plan_of(config, len(x)), seed=config["seed"])
     if isinstance(head, Standardised):
-        encoder.eval()
-        with torch.no_grad():
-            z = torch.cat([encoder(part) for part in x.split(AT_ONCE)])
+        z = encode(nn.Sequential(encoder), x, batch_size=AT_ONCE)  # with its projection
         head.mean, head.deviation = z.mean(0), z.std(0).clamp_min(1e-6)
     return loss

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from probssl.studies.base import (
     Row,
     Study,
     best_starts,
-    even_parts,
     first_starts,
     row_of,
     where,
@@ -82,6 +82,15 @@ class OnToys(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return trials.run_batch(configs)
 
+    def cohort(self, config: Config) -> Any:
+        """The seeds and data sets of a setting."""
+        return config["setting"].partition(", ")[2], config["start"]
+
+    def cost(self, config: Config) -> float:
+        settings = config["settings"]
+        generates = config["method"] not in ("GEDI no gen", *BASELINES)
+        return float(settings["steps"] * settings["batch_size"] * (1 + generates * settings["sgld_steps"]))
+
 
 class Toy(OnToys):
     """Every method on both data sets, GEDI as printed, and GEDI with one change undone at a time."""
@@ -108,20 +117,9 @@ class Toy(OnToys):
             for seed in range(count)
         ]
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        """What trains as one together: the seeds and data sets of a setting, the dearest first."""
-        groups: dict[tuple[str, int], list[Config]] = {}
-        for one in configs:
-            groups.setdefault((one["setting"].partition(", ")[2], one["start"]), []).append(one)
-        return sorted(groups.values(), key=lambda group: -_cost(group[0]))
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        groups = grouped([*best(results), *first_alone(results)])
-        rows = []
-        for metric in (NMI, LIKELIHOOD):
-            for setting, group in groups.items():
-                values = [result[metric] for _, result in group if metric in result]
-                rows += [toy_row(setting, metric, values)] if values else []
+        several = [*best(results), *first_alone(results)]
+        rows = [row for metric in (NMI, LIKELIHOOD) for row in toy_rows(several, metric)]
         for data in DATA:
             seeds = sorted({one["seed"] for one, _ in results if one["data"] == data})
             for name, values in likelihoods_without_training(data, seeds).items():
@@ -130,8 +128,8 @@ class Toy(OnToys):
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         results = best(results)
-        settings = {row.setting: row.setting for row in rows}
-        scores = pivot(rows, settings, {NMI: NMI, LIKELIHOOD: "nats a point"}, cell=lambda row: judged(row, form=".2f"))
+        titles = {NMI: NMI, LIKELIHOOD: "nats a point"}
+        scores = pivot(rows, metrics=titles, cell=lambda row: judged(row, form=".2f"))
         about = (
             "NMI: means over seeds. Log-likelihoods of test points: medians; densities of two features are normalised "
             "over a square, so they are exact, and the paper has none."
@@ -140,12 +138,10 @@ class Toy(OnToys):
         clusters = Picture("clusters", figure_planes(results, METHODS, "prediction"))
         densities = Picture("densities", figure_planes(results, METHODS[: -len(BASELINES)], "density"))
         terms = Picture("terms", figure_terms(results, ("GEDI", "GEDI no gen", *AS_PRINTED)))
-        lead = (
-            "One network that clusters and is a density, trained without labels by three terms; each of its ablations "
-        )
         return Page(
             "GEDI on moons and circles",
-            lead + "lacks one. The claim holds if GEDI has an NMI of at least 0.94 on both.",
+            "One network that clusters and is a density, trained without labels by three terms; each of its ablations "
+            "lacks one. The claim holds if GEDI has an NMI of at least 0.94 on both.",
             [
                 Section("Figure 3 and 5: clusters", clusters, note="Seed 0, test points; shades are p(y | x)."),
                 Section("Figure 5: densities", densities, note="Seed 0; log p(x) up to a constant, dots are samples."),
@@ -171,40 +167,26 @@ class Sensitivity(OnToys):
 
     def configs(self, budget: Budget) -> list[Config]:
         changed: dict[str, Any] = {"smoke": {"steps": 30}, "laptop": {"sgld_steps": 3}, "full": {}}[budget]
-        return [
-            config(
-                f"invariance {invariance}, prior {prior}",
-                data,
-                "GEDI",
-                Settings(invariance=float(invariance), prior=float(prior), **changed),
-                seed,
-            )
-            for invariance in self.weights(budget)
-            for prior in self.weights(budget)
-            for data in DATA
-            for seed in range({"smoke": 1, "laptop": 2, "full": 5}[budget])
-        ]
-
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return even_parts(configs, 12)
+        seeds = range({"smoke": 1, "laptop": 2, "full": 5}[budget])
+        found = []
+        for invariance, prior in product(self.weights(budget), repeat=2):
+            name = f"invariance {invariance}, prior {prior}"
+            own = Settings(invariance=float(invariance), prior=float(prior), **changed)
+            found += [config(name, data, "GEDI", own, seed) for data in DATA for seed in seeds]
+        return found
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
-        groups = grouped(results).items()
-        return [toy_row(setting, NMI, [result[NMI] for _, result in group]) for setting, group in groups]
+        return toy_rows(results, NMI)
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         weights = [str(weight) for weight in self.weights(budget)]
         parted = [(row, *row.setting.rpartition(", ")[::2]) for row in rows]
         by_weights = [replace(row, setting=setting, metric=prior) for row, setting, prior in parted]
-        settings = {
-            f"{data}, invariance {weight}": f"{data}, invariance {weight}" for data in DATA for weight in weights
-        }
-        priors = [f"prior {weight}" for weight in weights]
-        table = pivot(by_weights, settings, priors, NMI, lambda row: numbers(row, form=".2f"))
+        table = pivot(by_weights, corner=NMI, cell=lambda row: numbers(row, form=".2f"))
         known = {(row.setting, row.metric): row.value for row in by_weights}
         drawn, axes = figures.panels(DATA, 4.2, 3.6, x="weight of the invariance term", y="weight of the prior term")
         for axis, data in zip(axes, DATA, strict=True):
-            cells = [[known.get((f"{data}, invariance {weight}", prior)) for weight in weights] for prior in priors]
+            cells = [[known.get((f"{data}, invariance {i}", f"prior {p}")) for i in weights] for p in weights]
             figures.heatmap(axis, np.array(cells, dtype=float), weights, weights)
         picture = Picture("sensitivity", drawn)
         over = Section("Figure 8: NMI over the weights", picture, note="Means over seeds.")
@@ -213,8 +195,16 @@ class Sensitivity(OnToys):
 
 def toy_row(setting: str, metric: str, values: Sequence[float]) -> Row:
     """The mean over seeds, of log-likelihoods, which a density of spikes sends to −∞, the median; and the deviation."""
-    row = row_of(Toy.name, setting, metric, values, median=metric == LIKELIHOOD)
-    return replace(row, spread=row.spread or 0.0)
+    return row_of(Toy.name, setting, metric, values, median=metric == LIKELIHOOD, of_one=0.0)
+
+
+def toy_rows(results: Results, metric: str) -> list[Row]:
+    """A row for each setting that has the metric, in the order of the grid."""
+    found: dict[str, list[float]] = {}
+    for one, result in results:
+        if metric in result:
+            found.setdefault(one["setting"], []).append(result[metric])
+    return [toy_row(setting, metric, values) for setting, values in found.items()]
 
 
 def likelihoods_without_training(data: str, seeds: Sequence[int]) -> dict[str, list[float]]:
@@ -225,20 +215,6 @@ def likelihoods_without_training(data: str, seeds: Sequence[int]) -> dict[str, l
         normal = stats.multivariate_normal(train.mean(0), np.cov(train.T))
         found["the law itself"].append(float(trials.true_log_density(data, test).mean()))
         found["a normal distribution"].append(float(normal.logpdf(test).mean()))
-    return found
-
-
-def _cost(one: Config) -> float:
-    settings = one["settings"]
-    generates = one["method"] not in ("GEDI no gen", *BASELINES)
-    return float(settings["steps"] * settings["batch_size"] * (1 + generates * settings["sgld_steps"]))
-
-
-def grouped(results: Results) -> dict[str, Results]:
-    """The trials of each setting, in the order of the grid."""
-    found: dict[str, Results] = {}
-    for one, result in results:
-        found.setdefault(one["setting"], []).append((one, result))
     return found
 
 
@@ -262,15 +238,14 @@ def predicted(method: str) -> str:
 def diagnoses(results: Results) -> list[list[str]]:
     """What theory leaves open and what was seen, a line a setting."""
     lines = []
-    for setting, group in grouped(results).items():
-        seen = [result for _, result in group if "failures" in result]
-        if not seen:
-            continue
+    diagnosed = [(one, result) for one, result in results if "failures" in result]
+    for setting, method in {one["setting"]: one["method"] for one, _ in diagnosed}.items():
+        seen = where(diagnosed, setting=setting)
         counts = {mode: sum(mode in result["failures"] for result in seen) for mode in FAILURE_MODES}
         happened = ", ".join(f"{mode} {count}/{len(seen)}" for mode, count in counts.items() if count) or "none"
         measured = ("invariance", "prior_gap", "largest_share", "agreement")
         medians = [f"{np.median([result[key] for result in seen]):.3f}" for key in measured]
-        lines.append([setting, predicted(group[0][0]["method"]), happened, *medians])
+        lines.append([setting, predicted(method), happened, *medians])
     return lines
 
 

@@ -114,10 +114,8 @@ def points(data: str, seed: int) -> tuple[Tensor, np.ndarray]:
     """Points [n, 2] and which moon or circle each belongs to; noise 0.05, circles of radius 1 and 0.5."""
     from sklearn import datasets
 
-    if data == "moons":
-        x, labels = datasets.make_moons(ROWS, noise=DATA_NOISE, random_state=seed)
-    else:
-        x, labels = datasets.make_circles(ROWS, factor=0.5, noise=DATA_NOISE, random_state=seed)
+    make = datasets.make_moons if data == "moons" else functools.partial(datasets.make_circles, factor=0.5)
+    x, labels = make(ROWS, noise=DATA_NOISE, random_state=seed)
     return torch.from_numpy(x.astype(np.float32)), labels
 
 

@@ -134,60 +134,31 @@ def _gaussian_noise() -> Iterator[Case]:
         pairing = functools.partial(GaussianNoise, covariance=torch.from_numpy(NOISE), mean=mean)
         moments = linear.Moments.of_gaussian_noise(NOISE, shift)
         for loss in ("Fisher", "sliced Fisher") if (outputs, kind) == (3, "Gaussian") else ("Fisher",):
-            yield Case(
-                "Cor. 2.2",
-                loss,
-                setting,
-                outputs,
-                data,
-                pairing,
-                linear.fisher_gram(moments, rank),
-                functools.partial(linear.fisher_loss, moments=moments),
-                moments.score_power,
-            )
+            gram, value = linear.fisher_gram(moments, rank), functools.partial(linear.fisher_loss, moments=moments)
+            yield Case("Cor. 2.2", loss, setting, outputs, data, pairing, gram, value, moments.score_power)
         if kind == "skewed" and (shift is not None or outputs < 3):
             continue  # no closed form: see _where_it_fails
         pair = linear.GaussianPair(DATA, NOISE, shift)
         everywhere = kind == "Gaussian" and shift is None and outputs == 3
         for loss in ("KL", "NCE", "SNL", *(("Rényi 2", "χ²") if everywhere else ())):
-            yield Case(
-                "Thm 2.4" if shift is None else "Thm 2.5",
-                loss,
-                setting,
-                outputs,
-                data,
-                pairing,
-                linear.kl_gram(pair, rank),
-                functools.partial(linear.kl_loss, pair=pair) if kind == "Gaussian" else None,
-                pair.information,
-            )
+            theorem = "Thm 2.4" if shift is None else "Thm 2.5"
+            gram = linear.kl_gram(pair, rank)
+            kl = functools.partial(linear.kl_loss, pair=pair) if kind == "Gaussian" else None
+            yield Case(theorem, loss, setting, outputs, data, pairing, gram, kl, pair.information)
 
 
 def _linear_maps() -> Iterator[Case]:
     """Lemma 2.1 and Theorem 2.3, corrected: shears, reflections, masks."""
 
     def case(
-        theorem: str,
-        setting: str,
-        linear_map: np.ndarray,
-        data: np.ndarray,
-        noise: np.ndarray,
-        asymmetric: bool = False,
+        theorem: str, setting: str, mapped: np.ndarray, data: np.ndarray, noise: np.ndarray, asymmetric: bool = False
     ) -> Case:
-        moments = linear.Moments.of_linear_map(linear_map, data, noise)
-        best = linear_map.T @ np.linalg.solve(noise, linear_map) if asymmetric else linear.fisher_gram(moments)
-        return Case(
-            theorem,
-            "Fisher",
-            setting,
-            len(data),
-            gaussian(data),
-            lambda: LinearMixture(torch.from_numpy(linear_map[None]), covariance=torch.from_numpy(noise)),
-            best,
-            None if asymmetric else functools.partial(linear.fisher_loss, moments=moments),
-            moments.score_power,
-            asymmetric,
-        )
+        moments, dim, rows = linear.Moments.of_linear_map(mapped, data, noise), len(data), gaussian(data)
+        pairing = functools.partial(LinearMixture, torch.from_numpy(mapped[None]), covariance=torch.from_numpy(noise))
+        gram = mapped.T @ np.linalg.solve(noise, mapped) if asymmetric else linear.fisher_gram(moments)
+        value = None if asymmetric else functools.partial(linear.fisher_loss, moments=moments)
+        scale = moments.score_power
+        return Case(theorem, "Fisher", setting, dim, rows, pairing, gram, value, scale, asymmetric)
 
     quarter = 0.25 * np.eye(2)
     yield case("Lemma 2.1", "shear", SHEAR, PLANE_DATA, np.diag([0.1, 0.4]))
@@ -195,32 +166,16 @@ def _linear_maps() -> Iterator[Case]:
     yield case("Thm 2.3", "x̃ = −x + ε", -np.eye(2), np.eye(2), quarter)
     yield case("Thm 2.3", "steep map of determinant −83", STEEP, 1e-4 * np.eye(2), STEEP_NOISE)
     yield case("Asymmetric", "x̃ = −x + ε", -np.eye(2), np.eye(2), quarter, True)
-    moments = linear.Moments.of_mask_and_noise(0.8, 0.5, DATA)
-    yield Case(
-        "Lemma 2.1",
-        "Fisher",
-        "mask 0.2 and noise 0.5",
-        3,
-        gaussian(DATA),
-        lambda: MaskAndNoise(0.8, 0.5),
-        linear.fisher_gram(moments),
-        None,
-    )
+    gram = linear.fisher_gram(linear.Moments.of_mask_and_noise(0.8, 0.5, DATA))
+    mask = functools.partial(MaskAndNoise, 0.8, 0.5)
+    yield Case("Lemma 2.1", "Fisher", "mask 0.2 and noise 0.5", 3, gaussian(DATA), mask, gram, None)
 
 
 def _where_it_fails() -> Case:
     """The KL loss with a shift and skewed data, in one dimension: its optimum by quadrature is not that of Thm 2.5."""
     best, _ = skewed_optimum()
-    return Case(
-        "Beyond 2.5",
-        "KL",
-        "skewed, shift, d = 1",
-        1,
-        skewed(np.eye(1)),
-        lambda: GaussianNoise(0.6, mean=torch.tensor([0.5])),
-        np.array([[best]]),
-        None,
-    )
+    pairing = functools.partial(GaussianNoise, 0.6, mean=torch.tensor([0.5]))
+    return Case("Beyond 2.5", "KL", "skewed, shift, d = 1", 1, skewed(np.eye(1)), pairing, np.array([[best]]), None)
 
 
 @functools.cache
@@ -249,15 +204,9 @@ def _sphere(batch_size: int) -> Case:
         scale = float(np.trace(gram)) / SPHERE_DIM
         return sphere_bayes.infonce_vmf(SPHERE_DIM, CONCENTRATION, 1 / scale, batch_size - 1)
 
-    assert abs(value(CONCENTRATION * np.eye(SPHERE_DIM)) - least) < 1e-6
-    return Case(
-        "CL-ICA Prop. 1",
-        "KL",
-        f"sphere in {SPHERE_DIM} dimensions, κ = {CONCENTRATION:g}",
-        SPHERE_DIM,
-        uniform_on_sphere,
-        lambda: VonMisesFisher(CONCENTRATION),
-        CONCENTRATION * np.eye(SPHERE_DIM),
-        value,
-        float(np.log(batch_size)),
-    )
+    gram = CONCENTRATION * np.eye(SPHERE_DIM)
+    assert abs(value(gram) - least) < 1e-6
+    setting = f"sphere in {SPHERE_DIM} dimensions, κ = {CONCENTRATION:g}"
+    pairing = functools.partial(VonMisesFisher, CONCENTRATION)
+    constant = float(np.log(batch_size))
+    return Case("CL-ICA Prop. 1", "KL", setting, SPHERE_DIM, uniform_on_sphere, pairing, gram, value, constant)

@@ -8,7 +8,7 @@ as many rows as there are dimensions, more, or fewer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,9 @@ class LinearTheory(Study):
 
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return linear_trials.run_batch(configs)
+
+    def cohort(self, config: Config) -> Any:
+        return config["seed"]
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         """For each case the loss and the distance of WᵀW from theory: mean and standard deviation over seeds."""

@@ -47,13 +47,15 @@ def numbers(row: Row | None, scale: float = 1.0, form: str = ".4g") -> str:
 
 def pivot(
     rows: Sequence[Row],
-    settings: Mapping[str, str],
-    metrics: Mapping[str, str] | Sequence[str],
+    settings: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str] | Sequence[str] | None = None,
     corner: str = "published in brackets",
     cell: Callable[[Row | None], str] = numbers,
 ) -> Table:
-    """Settings below each other and metrics side by side, each by its name -> its title."""
+    """Settings below each other and metrics side by side, by name -> title; all of the rows' unless given."""
     known = {(row.setting, row.metric): row for row in rows}
+    settings = settings or {row.setting: row.setting for row in rows}
+    metrics = metrics or {row.metric: row.metric for row in rows}
     titles = metrics if isinstance(metrics, Mapping) else {name: name for name in metrics}
     body = [[title, *(cell(known.get((setting, metric))) for metric in titles)] for setting, title in settings.items()]
     return Table([corner, *titles.values()], body)

@@ -51,9 +51,6 @@ class RecoveryStudy(Study):
         """About how long a trial takes, in any unit."""
         return float(config.get("steps", 1))
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in sorted(configs, key=self.cost, reverse=True)]
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []
         for setting in dict.fromkeys(config["setting"] for config, _ in results):

@@ -80,7 +80,7 @@ class SiameseImages(Study):
     paper = "Siamese-EBM, Tables 2 and 3"
     claim = "On images KL, NCE and SNL learn, behind losses made for that; Fisher falls behind no training at all"
     laptop = "about 30 min"
-    code = ("probssl.studies.fitting", "probssl.studies.siamese_images_trials")
+    code = ("probssl.studies.fitting", "probssl.studies.image_sets", "probssl.studies.siamese_images_trials")
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -94,8 +94,8 @@ class SiameseImages(Study):
         for name in trained_on(budget):
             images_of(name)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return [[config] for config in sorted(configs, key=lambda config: "Fisher" not in config["method"])]
+    def cost(self, config: Config) -> float:
+        return float("Fisher" in config["method"])
 
     def trial(self, config: Config) -> Result:
         return siamese_images_trials.trial(config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from probssl.report import figures
 from probssl.studies import simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, rows_of, where
-from probssl.studies.page import Page, Picture, Section
+from probssl.studies.page import Page, Picture, Section, Table, numbers
 from probssl.studies.simvae_content import MEASURING, SCALES, OnImages, title
 from probssl.studies.simvae_models import SETS, model_config
 from probssl.studies.simvae_trials import METRICS
@@ -105,13 +105,13 @@ class Ablations(OnImages):
             f"{STEPS[budget]:,} steps of about {IMAGES} images, {SEEDS[budget]} seeds; the other settings are those of "
             "simvae/content. Means over seeds; bars: their standard deviation."
         )
-        sections, sentences = [], []
+        sections = []
         for data, setting in self.moved(budget):
             values = GRID[budget][setting]
             picture = Picture(f"{setting.replace('_', '-')}-{data}", figure(rows, data, setting, values))
-            sections.append(Section(f"{NAMES[setting]}, {SETS[data]}", picture, note=note))
-            sentences.append(sentence(rows, data, setting, values))
-        return Page("SimVAE: what its settings do", " ".join(sentences), sections)
+            table = shares(rows_along(rows, data, setting, values, "k-NN"), values)
+            sections.append(Section(f"{NAMES[setting]}, {SETS[data]}", picture, table, note=note))
+        return Page("SimVAE: what its settings do", f"The claim of the paper: {self.claim}.", sections)
 
 
 def named(data: str, method: str, setting: str, value: float) -> str:
@@ -127,21 +127,14 @@ def rows_along(rows: list[Row], data: str, setting: str, values: list[float], me
     }
 
 
-def sentence(rows: list[Row], data: str, setting: str, values: list[float]) -> str:
-    """What k-NN has at every value, or how far it moves where there are several methods."""
-    along = rows_along(rows, data, setting, values, "k-NN")
-    found = {
-        method: [100 * row.value for row in several if row.value is not None]
-        for method, several in along.items()
-        if all(row.value is not None for row in several)
-    }
-    if len(METHODS[setting]) == 1:
-        each = [
-            f"{value:g}: {share:.1f}" for shares in found.values() for value, share in zip(values, shares, strict=True)
-        ]
-        return f"k-NN on {SETS[data]} by {NAMES[setting]}: {', '.join(each) or 'not found'} %."
-    moved = [f"{method} by {max(shares) - min(shares):.1f}" for method, shares in found.items()]
-    return f"By {NAMES[setting]} it moves {', '.join(moved)} points."
+def shares(along: dict[str, list[Row]], values: list[float]) -> Table:
+    """k-NN in per cent at every value, and how far it moves."""
+    lines = []
+    for method, several in along.items():
+        known = [100 * row.value for row in several if row.value is not None]
+        moved = f"{max(known) - min(known):.1f}" if known else "–"
+        lines.append([method, *(numbers(row, 100, ".1f") for row in several), moved])
+    return Table(["k-NN, %", *(f"{value:g}" for value in values), "largest − least"], lines)
 
 
 def figure(rows: list[Row], data: str, setting: str, values: list[float]) -> Figure:
@@ -151,7 +144,7 @@ def figure(rows: list[Row], data: str, setting: str, values: list[float]) -> Fig
     for axis, metric in zip(axes, SHOWN, strict=True):
         figures.measured(axis, values, rows_along(rows, data, setting, values, metric), colours)
         if setting == "likelihood_variance":
-            axis.set_xscale("log")
+            figures.log_ticks(axis, "x", values)
     if len(colours) > 1:
         figures.legend(drawn, colours)
     return drawn

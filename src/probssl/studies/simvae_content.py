@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CODE = (
     "probssl.studies.fitting",
+    "probssl.studies.image_sets",
     "probssl.studies.styles",
     "probssl.studies.simvae_models",
     "probssl.studies.simvae_trials",
@@ -80,7 +81,6 @@ class OnImages(Study):
     """Methods on sets of images over seeds, a model each trial: what the four experiments share."""
 
     code = CODE
-    one_by_one = True
     methods: ClassVar[tuple[str, ...]] = (*METHODS, UNTRAINED)
     scales: ClassVar[Mapping[Budget, dict[str, Any]]] = SCALES
     measuring: ClassVar[Mapping[Budget, dict[str, int]]] = MEASURING

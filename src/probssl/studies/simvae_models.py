@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from probssl.data import ImageSet
 from probssl.encoders import MLP, ConvEncoder, MirrorDecoder, WithHead, seeded
 from probssl.energies import Cosine
+from probssl.grids.versions import code_version
 from probssl.objectives import (
     CRVAE,
     VAE,
@@ -34,7 +35,6 @@ from probssl.studies import image_sets
 from probssl.studies.base import Config, chosen
 from probssl.studies.fitting import last_loss, trained_once
 from probssl.studies.styles import CONTENT, styled
-from probssl.studies.versions import version_of
 from probssl.training import TrainingPlan
 
 SETS = {
@@ -170,7 +170,7 @@ def trained(config: Config) -> TrainedModel:
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
     modules = {"encoder": encoder, "objective": objective}
-    code = version_of((__name__, "probssl.studies.fitting", "probssl.studies.styles"), "simvae/models")
+    code = code_version((__name__, "probssl.studies.fitting", "probssl.studies.styles"))
     training = functools.partial(train, config, encoder, objective)
     loss = trained_once("simvae/models", config, code, modules, training)
     return TrainedModel(encoder.eval(), objective.eval(), loss)

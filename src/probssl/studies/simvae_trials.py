@@ -18,6 +18,7 @@ from probssl.model.decoding import decoded, latent_prior, log_likelihood, poster
 from probssl.runs.pictures import as_bytes, side_by_side
 from probssl.studies import pictures, simvae_models
 from probssl.studies.base import Config, Result
+from probssl.studies.image_sets import halves
 from probssl.studies.styles import styled
 
 NEIGHBOURS = tuple(range(1, 16))
@@ -33,24 +34,18 @@ AGAIN = 10
 """Test images in the figure of reconstructions."""
 
 
-def halves(config: Config) -> list[tuple[Tensor, np.ndarray]]:
+def measured_on(config: Config) -> list[tuple[Tensor, np.ndarray]]:
     """Images and labels to fit on, and those to judge by, as many as the configuration says."""
     data = config["model"]["data"]
-    found = simvae_models.images_of(data)
-    kept = []
-    for images, labels, count in (
-        (found.train_images, found.train_labels, config["fitted"]),
-        (found.test_images, found.test_labels, config["test"]),
-    ):
-        assert labels is not None
-        kept.append((simvae_models.pixels(data, images[:count]), labels[:count]))
-    return kept
+    train, test = halves(simvae_models.images_of(data))
+    kept = train.first(config["fitted"]), test.first(config["test"])
+    return [(simvae_models.pixels(data, half.images), half.labels) for half in kept]
 
 
 def content(config: Config) -> Result:
     """Train a model, or find it, and probe its representations of test images."""
     model = simvae_models.trained(config["model"])
-    (images, labels), (test, truth) = halves(config)
+    (images, labels), (test, truth) = measured_on(config)
     z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
     fitted_on = z, labels
     mixture = gmm_probe(judged, truth, protocol="published", fitted_on=fitted_on)
@@ -67,11 +62,10 @@ def content(config: Config) -> Result:
 @functools.cache
 def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]:
     """Features of a classifier trained here, which stands in for Inception, and principal components of pixels."""
-    found = simvae_models.images_of(data)
-    assert found.train_labels is not None
-    images = simvae_models.pixels(data, found.train_images[:rows])
+    train = halves(simvae_models.images_of(data))[0].first(rows)
+    images = simvae_models.pixels(data, train.images)
     flat = as_floats(images[:1_000]).numpy()
-    return trained_features(images, found.train_labels[:rows], epochs=epochs), pixel_components(flat, 32)
+    return trained_features(images, train.labels, epochs=epochs), pixel_components(flat, 32)
 
 
 def generation(config: Config) -> Result:
@@ -80,7 +74,7 @@ def generation(config: Config) -> Result:
     model = simvae_models.trained(chosen)
     objective, encoder = model.generative, model.encoder
     assert objective is not None
-    (fitted, labels), (test, _) = halves(config)
+    (fitted, labels), (test, _) = measured_on(config)
     shape = tuple(test.shape[1:])
     again = decoded(objective, posteriors(objective, encoder, test)[0], shape)
     prior = latent_prior(objective, encoder, fitted, labels=torch.from_numpy(labels.copy()), seed=chosen["seed"])
@@ -114,7 +108,7 @@ def style(config: Config) -> Result:
     """Train a model, or find it, and read content and every factor of style from its representations."""
     chosen = config["model"]
     model = simvae_models.trained(chosen)
-    (images, labels), (test, truth) = halves(config)
+    (images, labels), (test, truth) = measured_on(config)
     z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
     made = styled(chosen["data"])
     factors, true_factors = (

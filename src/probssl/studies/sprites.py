@@ -79,7 +79,6 @@ class PairsStudy(Study):
     metrics: ClassVar[tuple[str, ...]]
     baselines: ClassVar[tuple[str, ...]]
     code = ("probssl.studies.sprites_trials",)
-    one_by_one = True
 
     @abstractmethod
     def cases(self) -> list[Config]:

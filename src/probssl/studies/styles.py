@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from probssl.data import load_images
 from probssl.data.image_set import ImageSet
 from probssl.metrics.retention import Factor
+from probssl.studies.image_sets import halves
 from probssl.worlds.sprites import Sprites
 
 SIZE = 32
@@ -37,6 +38,10 @@ CONTENT = {"styled-mnist": "digit", "sprites": "shape"}
 """What augmentations leave as it is, by set; all else is style."""
 
 
+Side = tuple[np.ndarray, np.ndarray, dict[str, Factor]]
+"""Images of one half, what each shows, and the factors of its style."""
+
+
 @dataclass(frozen=True, eq=False)
 class Styled:
     """A set of images and the factors of both halves, by name."""
@@ -50,7 +55,9 @@ class Styled:
 def styled(name: str) -> Styled:
     """`styled-mnist` or `sprites`, the same at every call: draws of seed 0."""
     generator = torch.Generator().manual_seed(0)
-    return _digits(generator) if name == "styled-mnist" else _sprites(generator)
+    classes, sides = _digits(generator) if name == "styled-mnist" else _sprites(generator)
+    (train, labels, of_train), (test, truth, of_test) = sides
+    return Styled(ImageSet.of_halves(name, train, labels, test, truth, classes), of_train, of_test)
 
 
 def restyled(digits: Tensor, angle: Tensor, hue: Tensor, right: Tensor, down: Tensor) -> Tensor:
@@ -71,14 +78,10 @@ def restyled(digits: Tensor, angle: Tensor, hue: Tensor, right: Tensor, down: Te
     return (drawn * colour.view(-1, 3, 1, 1)).clamp(0, 1)
 
 
-def _digits(generator: torch.Generator) -> Styled:
-    found = load_images("mnist")
-    sides = []
-    for images, labels, count in (
-        (found.train_images, found.train_labels, TRAIN),
-        (found.test_images, found.test_labels, TEST),
-    ):
-        grey = torch.from_numpy(np.array(images[:count])).float() / 255
+def _digits(generator: torch.Generator) -> tuple[tuple[str, ...], list[Side]]:
+    found, sides = load_images("mnist"), []
+    for half, count in zip(halves(found), (TRAIN, TEST), strict=True):
+        grey = torch.from_numpy(np.array(half.images[:count])).float() / 255
         uniform = torch.rand(4, len(grey), generator=generator)
         angle, right, down = (2 * uniform[0] - 1) * TURN, (2 * uniform[2] - 1) * MOVE, (2 * uniform[3] - 1) * MOVE
         drawn = restyled(grey, angle, uniform[1], right, down)
@@ -88,12 +91,11 @@ def _digits(generator: torch.Generator) -> Styled:
             "position, across": Factor(right.double().numpy(), "continuous"),
             "position, along": Factor(down.double().numpy(), "continuous"),
         }
-        assert labels is not None
-        sides.append((drawn.mul(255).round().byte().numpy(), labels[:count], factors))
-    return _together("styled-mnist", found.classes, sides)
+        sides.append((drawn.mul(255).round().byte().numpy(), half.labels[:count], factors))
+    return found.classes, sides
 
 
-def _sprites(generator: torch.Generator) -> Styled:
+def _sprites(generator: torch.Generator) -> tuple[tuple[str, ...], list[Side]]:
     world, sides = Sprites(SIZE), []
     for count in (TRAIN, TEST):
         values = world.draw(count, generator, continuous=True)
@@ -107,11 +109,4 @@ def _sprites(generator: torch.Generator) -> Styled:
             "position, along": Factor(values[:, 4].numpy(), "continuous"),
         }
         sides.append((drawn, shape.numpy(), factors))
-    return _together("sprites", world.shapes, sides)
-
-
-def _together(
-    name: str, classes: tuple[str, ...], sides: list[tuple[np.ndarray, np.ndarray, dict[str, Factor]]]
-) -> Styled:
-    (train, labels, of_train), (test, truth, of_test) = sides
-    return Styled(ImageSet.of_halves(name, train, labels, test, truth, classes), of_train, of_test)
+    return world.shapes, sides

@@ -9,15 +9,15 @@ drawn anew, and each such sentence is checked by a rule (`tabular_claims`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from probssl.data import load_table
 from probssl.studies import tabular_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.comparison import Verdict
 from probssl.studies.page import Page
-from probssl.studies.tabular_claims import Finding, claims, findings
-from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, Setup, configs, positions, units
+from probssl.studies.tabular_claims import claims
+from probssl.studies.tabular_grid import DIMENSION, PRESERVATION, SCALE, SHAPES, Setup, configs, positions
 from probssl.studies.tabular_page import page
 from probssl.studies.tabular_scores import Scores
 
@@ -36,7 +36,7 @@ class Tabular(Study):
     paper = "Siamese-EBM, §4.2 and F"
     laptop = "45 to 60 min"
     reference = "claimed"
-    code = ("probssl.studies.tabular_trials", "probssl.studies.tabular_measures")
+    code = ("probssl.studies.tabular_trials",)
     setup: ClassVar[Setup]
 
     def configs(self, budget: Budget) -> list[Config]:
@@ -49,33 +49,33 @@ class Tabular(Study):
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
         return tabular_trials.run_batch(configs)
 
-    def batches(self, configs: list[Config], jobs: int) -> list[list[Config]]:
-        return units(configs)
+    def cohort(self, config: Config) -> Any:
+        """Models of one table and output dimension, which stack."""
+        return config["table"], config["dim"]
+
+    def cost(self, config: Config) -> float:
+        """Products of a batch with the layers, products of pairs, and a constant, for every step."""
+        rows, features = SHAPES[config["table"]]
+        step = 2 * features * (features + config["dim"]) + min(rows, 256) * config["dim"] + 10_000
+        return float(step * config.get("steps", 0))
+
+    def cohorts(self, configs: list[Config]) -> list[list[Config]]:
+        """Neighbours of a cohort share augmentation and seed."""
+        return super().cohorts(sorted(configs, key=lambda config: (config["preservation"], config["seed"])))
 
     def scores(self, results: Results, budget: Budget) -> Scores:
         """The numbers of the finished trials as arrays."""
         return Scores(results, self.setup, positions(self.setup, SCALE[budget]))
 
-    def findings(self, results: Results, budget: Budget) -> list[Finding]:
-        """What came of the paper's claims."""
-        return findings(claims(self.setup), self.scores(results, budget))
-
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         """A row a claim: where it stands, and the share of its parts that hold."""
+        found = claims(self.scores(results, budget))
         return [
-            Row(
-                finding.claim.name,
-                finding.claim.place,
-                finding.share,
-                None,
-                None if finding.share is None else 1.0,
-                ROW_VERDICT[finding.verdict],
-            )
-            for finding in self.findings(results, budget)
+            Row(c.name, c.place, c.share, None, None if c.share is None else 1.0, ROW_VERDICT[c.verdict]) for c in found
         ]
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
-        return page(self.name, self.scores(results, budget), self.findings(results, budget), SCALE[budget])
+        return page(self.name, self.scores(results, budget), SCALE[budget])
 
 
 class TabularDimension(Tabular):

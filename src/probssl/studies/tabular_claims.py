@@ -11,15 +11,13 @@ Sentences of the paper and rules in words are the rows of `tabular_claims.csv`; 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
 import numpy as np
 
-from probssl.studies.tabular_checks import CHECKS, Check, Part
-from probssl.studies.tabular_grid import Setup
+from probssl.studies.tabular_checks import CHECKS, Part
 from probssl.studies.tabular_scores import Scores
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "not tested"]
@@ -27,21 +25,13 @@ Verdict = Literal["reproduced", "partly", "not reproduced", "not tested"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper in our words, where it stands, and the rule by which it is checked."""
+    """A sentence of the paper in our words, where it stands, the rule by which it is checked, and what came of it."""
 
     name: str
     """A few words for a narrow column."""
     place: str
     text: str
     rule: str
-    checks: Sequence[Check]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What came of a claim."""
-
-    claim: Claim
     parts: tuple[Part, ...]
 
     @property
@@ -64,19 +54,14 @@ class Finding:
         return held + "; ".join(words) + ("; …" if len(self.parts) > most else "")
 
 
-def findings(claims: Sequence[Claim], scores: Scores) -> list[Finding]:
-    """Every claim checked; parts for which there is no number do not count."""
-    return [
-        Finding(claim, tuple(part for check in claim.checks for part in check(scores) if np.isfinite(part.number)))
-        for claim in claims
-    ]
-
-
-def claims(setup: Setup) -> list[Claim]:
-    """All claims that can be checked on a sweep, in the order of the paper."""
+def claims(scores: Scores) -> list[Claim]:
+    """All claims about a sweep, in the order of the paper; parts for which there is no number do not count."""
     text = resources.files("probssl.studies").joinpath("tabular_claims.csv").read_text(encoding="utf-8")
-    return [
-        Claim(row["name"], row["place"].format(**setup.figures), row["text"], row["rule"], CHECKS[row["name"]])
-        for row in csv.DictReader(text.splitlines())
-        if row["sweep"] in ("", setup.name)
-    ]
+    found = []
+    for row in csv.DictReader(text.splitlines()):
+        if row["sweep"] in ("", scores.setup.name):
+            parts = (part for check in CHECKS[row["name"]] for part in check(scores))
+            known = tuple(part for part in parts if np.isfinite(part.number))
+            place = row["place"].format(**scores.setup.figures)
+            found.append(Claim(row["name"], place, row["text"], row["rule"], known))
+    return found

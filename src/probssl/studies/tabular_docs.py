@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probssl.errors import InputError
-from probssl.studies.tabular_figures import OURS
+from probssl.studies.tabular_page import OURS
 from probssl.training.files import atomic_path, write_text
 
 COLOURS = 128
@@ -25,17 +25,12 @@ COLOURS = 128
 
 def filled(text: str, study: str, markdown: str) -> str:
     """The page with what stands between the marks of a study replaced."""
-    begin, end = marks(study)
+    begin, end = f"<!-- begin {study} -->", f"<!-- end {study} -->"
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise InputError(f"the page has no place for {study}: it lies between {begin} and {end}")
     return f"{before}{begin}\n{markdown.strip()}\n{end}{after}"
-
-
-def marks(study: str) -> tuple[str, str]:
-    """Comments between which the page holds what a run of the study found."""
-    return f"<!-- begin {study} -->", f"<!-- end {study} -->"
 
 
 def shrunk(picture: bytes) -> bytes:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from probssl.data import catalogue
 from probssl.parts.resolve import fixed_energy
-from probssl.studies.base import Budget, Config, even_parts
+from probssl.studies.base import Budget, Config
 from probssl.studies.tabular_trials import UNTRAINED
 
 LOSSES = {"infonce": "KL", "snl": "SNL", "nce": "NCE", "fisher": "Fisher", "simclr": "SimCLR", "spectral": "Spectral"}
@@ -147,27 +147,3 @@ def configs(setup: Setup, scale: Scale) -> list[Config]:
         for kind in kinds
     ]
     return list({tuple(config.values()): config for config in every}.values())
-
-
-TOGETHER = 72
-"""Most trials in a unit of work: as many as stack well, and no more, for a unit that is killed is lost."""
-
-
-def units(configs: list[Config]) -> list[list[Config]]:
-    """Units of work: models of one table and output dimension, which stack; neighbours share augmentation and seed.
-
-    The longest come first, so that no processor is left with a long one at the end.
-    """
-    shapes: dict[tuple[str, int], list[Config]] = {}
-    for config in sorted(configs, key=lambda c: (c["preservation"], c["seed"])):
-        shapes.setdefault((config["table"], config["dim"]), []).append(config)
-    found = [part for several in shapes.values() for part in even_parts(several, -(-len(several) // TOGETHER))]
-    return sorted(found, key=_cost, reverse=True)
-
-
-def _cost(unit: list[Config]) -> float:
-    """About how long a unit takes: products of a batch with the layers, products of pairs, and a constant."""
-    config = unit[0]
-    rows, features = SHAPES[config["table"]]
-    step = 2 * features * (features + config["dim"]) + min(rows, 256) * config["dim"] + 10_000
-    return step * sum(entry.get("steps", 0) for entry in unit)

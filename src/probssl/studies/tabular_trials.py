@@ -1,22 +1,37 @@
-"""The trainings of the tabular study: encoders of one table trained together, and what is measured of each.
+"""The trials of the tabular study: encoders of one table trained together, and what is measured of each.
 
 Siamese-EBM §4.2: an MLP d-2d-m, Adam with 100 steps of warm-up and a cosine to zero, batches of 256, no weight decay,
 no clipping of gradients; positives are (x, x̃); all losses start from the weights that the seed decides.
+
+The probe, the spectrum and the alignment see the whole table, as in Siamese-EBM (§4.1.3). What compares all pairs of
+rows (intrinsic dimension, cluster learnability, uniformity) sees a sample of 4,096 drawn by the seed, and what undoes
+augmentations 256 fresh ones among 4,096 rows. All models of a table, a seed and an augmentation get the same split,
+sample and questions, so that differences between them are of the models.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probssl import metrics
+from probssl.data import Standardiser, load_table
 from probssl.encoders import encode
+from probssl.energies import Energy
+from probssl.errors import InputError
+from probssl.metrics.deaugment import deaugmentation
+from probssl.pairings import MaskAndNoise
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import Resolved, fixed_energy, resolve
-from probssl.studies import tabular_measures as measures
 from probssl.studies.base import Config, Result
-from probssl.studies.tabular_measures import Augmentation
 from probssl.training import Trial, fit_many
 
 UNTRAINED = "untrained"
@@ -42,15 +57,8 @@ def run_batch(configs: list[Config]) -> Iterator[tuple[Config, Result]]:
             yield config, {"state": f"failed: {one.failure or 'the representation is not finite'}"}
             continue
         state = f"collapsed: {' '.join(one.collapsed)}" if one.collapsed else "trained"
-        table, seed, augmentation = config["table"], config["seed"], _augmentation(config)
-        yield (
-            config,
-            {
-                "state": state,
-                **measures.representation(trial.encoder, table, seed),
-                **measures.pairs(trial.encoder, trial.objective.energy, table, augmentation, seed),
-            },
-        )
+        numbers = representation(trial.encoder, config["table"], config["seed"])
+        yield config, {"state": state, **numbers, **pairs(trial.encoder, trial.objective.energy, config)}
 
 
 def resolved(config: Config) -> Resolved:
@@ -75,34 +83,132 @@ def resolved(config: Config) -> Resolved:
 
 
 def _facts(table: str) -> Facts:
-    rows, features = measures.observations(table).x.shape
+    rows, features = observations(table).x.shape
     return Facts("table", (features,), rows)
 
 
 def _trial(config: Config) -> Trial:
-    chosen, x = resolved(config), measures.observations(config["table"]).x
+    chosen, x = resolved(config), observations(config["table"]).x
     plan = dataclasses.replace(chosen.plan, log_every=max(1, chosen.plan.steps // LOOKS))
     made = chosen.bind(x)
     assert made.pairing is not None
     return Trial(made.encoder, made.objective, made.pairing, x, plan, chosen.seed)
 
 
-def _augmentation(config: Config) -> Augmentation:
-    return Augmentation(config["preservation"], config["noise"])
-
-
 def _untrained(config: Config) -> dict[str, float]:
     """The numbers of the initial weights, seen through an energy."""
-    table, seed = config["table"], config["seed"]
     made = resolved(config).bind()
-    return {
-        **_initial_representation(table, config["dim"], seed),
-        **measures.pairs(made.encoder, made.objective.energy, table, _augmentation(config), seed),
-    }
+    numbers = _initial_representation(config["table"], config["dim"], config["seed"])
+    return {**numbers, **pairs(made.encoder, made.objective.energy, config)}
 
 
 @functools.lru_cache(maxsize=64)
 def _initial_representation(table: str, dim: int, seed: int) -> dict[str, float]:
     """Measured once: the initial weights depend neither on the loss, nor on the energy, nor on the augmentation."""
     recipe = Recipe(seed=seed).with_settings({"encoder.dim": dim})
-    return measures.representation(resolve(recipe, _facts(table)).bind().encoder, table, seed)
+    return representation(resolve(recipe, _facts(table)).bind().encoder, table, seed)
+
+
+# What is measured, at a cost that thousands of trials can bear.
+
+SAMPLE = 4096
+"""Most rows that are compared pair by pair."""
+
+QUERIES = 256
+"""Augmentations that a model is asked to undo."""
+
+PROBE_ITERATIONS = 200
+"""Of L-BFGS in whitened coordinates; they end nearer to the optimum than 1,000 plain ones (`metrics.linear_probe`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """A table as encoders see it: standardised rows, and the label of each."""
+
+    x: Tensor  # [n, d]
+    labels: np.ndarray  # [n]
+
+
+@functools.lru_cache(maxsize=2)
+def observations(table: str) -> Observations:
+    """The rows of a named table, read once for many trials."""
+    found = load_table(table)
+    if found.labels is None:
+        raise InputError(f"{table} has no labels, and a probe needs them")
+    x = Standardiser.fit(found.features).transform(found.features).astype(np.float32)
+    return Observations(torch.from_numpy(x), found.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Fresh augmentations whose sources are looked for among candidates, with the exact log p(x̃ | x) of all pairs."""
+
+    candidates: Tensor  # [c, d]
+    augmented: Tensor  # [q, d]
+    source: Tensor  # [q]
+    truth: np.ndarray  # [q, c]
+
+
+@functools.lru_cache(maxsize=4)
+def questions(table: str, preservation: float, noise: float, seed: int) -> Questions:
+    """What every model of this table, augmentation and seed is asked; the exact posterior is computed once."""
+    x = observations(table).x
+    chance = torch.Generator().manual_seed(seed)
+    candidates = x[torch.randperm(len(x), generator=chance)[:SAMPLE]]
+    source = torch.randint(len(candidates), (QUERIES,), generator=chance)
+    pairing = MaskAndNoise(preservation, noise)
+    augmented = pairing.sample(candidates[source], chance)
+    truth = pairing.pairwise_log_prob(augmented.double(), candidates.double()).numpy()
+    return Questions(candidates, augmented, source, truth)
+
+
+@functools.lru_cache(maxsize=4)
+def related(table: str, preservation: float, noise: float, seed: int) -> Tensor:
+    """One augmentation of every row, for alignment: [n, d]."""
+    return MaskAndNoise(preservation, noise).sample(observations(table).x, torch.Generator().manual_seed(seed))
+
+
+def representation(encoder: nn.Module, table: str, seed: int) -> dict[str, float]:
+    """What depends on the representation of the rows alone: probe, RankMe, both parts of CLID, uniformity.
+
+    RankMe counts the mean as a direction, which the Euclidean energy does not see: the gradient of the last bias is
+    nothing but rounding, of which Adam makes steps. So there is RankMe of the centred representation too. What is
+    undefined for a code (the dimension of a constant, say) is not a number.
+    """
+    data = observations(table)
+    z = encode(encoder, data.x).numpy()
+    probe = metrics.linear_probe(
+        z, data.labels, splits=1, solver="whitened", iterations=PROBE_ITERATIONS, seed=seed
+    )  # one split of 80/20, as in the paper
+    return {
+        "linear_probe": probe.mean,
+        "rankme": metrics.rankme(z),
+        "rankme_centred": metrics.rankme(z, centre=True),
+        "intrinsic_dimension": _or_nan(lambda: metrics.intrinsic_dimension(z, max_rows=SAMPLE, seed=seed)),
+        "cluster_learnability": _or_nan(lambda: metrics.cluster_learnability(z, max_rows=SAMPLE, seed=seed)),
+        "uniformity": metrics.uniformity(z, max_rows=SAMPLE, seed=seed),
+    }
+
+
+def pairs(encoder: nn.Module, energy: Energy, config: Config) -> dict[str, float]:
+    """What depends on the augmentation too: alignment, and how well q(x | x̃) ∝ e^{−δ} undoes it."""
+    where = config["table"], config["preservation"], config["noise"], config["seed"]
+    z, z_aug = (encode(encoder, rows).numpy() for rows in (observations(config["table"]).x, related(*where)))
+    asked = questions(*where)
+    logits = energy.logits(encode(encoder, asked.candidates), encode(encoder, asked.augmented)).mT
+    undone = deaugmentation(logits.numpy(), asked.truth, asked.source.numpy())
+    return {
+        "alignment": metrics.alignment(z, z_aug),
+        "kl_exact_model": undone.kl_exact_model,
+        "nll": undone.nll,
+        "exact_nll": undone.exact_nll,
+        "top1": undone.top1,
+        "exact_top1": undone.exact_top1,
+    }
+
+
+def _or_nan(number: Callable[[], float]) -> float:
+    try:
+        return number()
+    except InputError:
+        return math.nan

@@ -10,16 +10,17 @@ from collections import Counter
 
 import pytest
 
-from probssl.studies import engine
-from probssl.studies.store import Store
-from tests.studies.cheap import COUNT, Cheap
+from probssl.grids import engine
+from probssl.grids.store import Store
+from probssl.studies import experiments
+from tests.grids.cheap import COHORT, COUNT, Cheap
 
 TOTAL = COUNT["laptop"]
 
 
 def start(path, jobs, log):
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.studies.cheap", str(path), str(jobs)],
+        [sys.executable, "-m", "tests.grids.cheap", str(path), str(jobs)],
         env={**os.environ, "CHEAP_LOG": str(log), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -66,7 +67,7 @@ def kill(process):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     path = tmp_path_factory.mktemp("undisturbed") / "store.sqlite"
-    engine.run(Cheap(), "laptop", path, jobs=1)
+    engine.run(experiments.grid(Cheap(), "laptop"), path, jobs=1)
     return content(path)
 
 
@@ -91,7 +92,7 @@ def test_killed_again_and_again(tmp_path, undisturbed):
     assert content(path) == undisturbed
     again = Counter(number for _, number in begun(log))
     assert set(again) == set(range(TOTAL))
-    assert sum(again.values()) <= TOTAL + 3 * 1 + 4 * 2  # lost: at most what was under way
+    assert sum(again.values()) <= TOTAL + COHORT * (3 * 1 + 4 * 2)  # lost: at most what was under way
 
 
 def test_two_processes_share_the_work(tmp_path, undisturbed):
@@ -112,10 +113,10 @@ def test_a_stopped_process_is_taken_over_when_its_lease_is_over(tmp_path, undist
     wait_until_there_are(path, 4)
     frozen.send_signal(signal.SIGSTOP)
     with Store(path) as store:
-        keys = list(engine.grid(Cheap(), "laptop").configs)
+        keys = list(experiments.grid(Cheap(), "laptop").trials)
         assert store.claimed(keys)
         store._connection.execute("UPDATE claims SET expires = 1")  # an hour later
-    assert len(engine.run(Cheap(), "laptop", path, jobs=1).results) == TOTAL
+    assert len(engine.run(experiments.grid(Cheap(), "laptop"), path, jobs=1).results) == TOTAL
     frozen.send_signal(signal.SIGCONT)
     assert frozen.communicate(timeout=60)[0].strip() == str(TOTAL)
     assert content(path) == undisturbed

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probssl.errors import InputError, MissingExtra
-from probssl.studies.keys import text
+from probssl.grids.keys import text
 
 if TYPE_CHECKING:
-    from probssl.studies.store import Trial
+    from probssl.grids.store import Trial
 
 ABOUT = ("study", "key", "code", "seconds", "finished", "environment")
 ENDINGS = (".csv", ".tsv", ".parquet")

@@ -7,9 +7,11 @@ import pytest
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.studies import engine
-from probssl.studies.store import Store
-from tests.studies.cheap import COUNT, Cheap
+from probssl.grids import engine
+from probssl.grids.grid import Outcome
+from probssl.grids.store import Store
+from probssl.studies import experiments
+from tests.grids.cheap import COUNT, Cheap
 
 TRIALS = [
     ({"data": "a", "seed": 0, "size": 1}, {"score": 1, "parts": {"x": 0.5, "deep": {"y": True}}, "z": [1, math.nan]}),
@@ -22,9 +24,9 @@ TRIALS = [
 @pytest.fixture
 def store(tmp_path):
     with Store(tmp_path / "store.sqlite") as opened:
-        for config, result in TRIALS:
-            opened.put("s", config, result, "c1", 0.25, "here")
-        opened.put("s", {"seed": 0}, {"old": 1}, "c0", 0.25, "here")
+        for number, (config, result) in enumerate(TRIALS):
+            opened.put("s", "c1", {str(number): config}, [Outcome(config, result, "", 0.25, "here")])
+        opened.put("s", "c0", {"old": {"seed": 0}}, [Outcome({"seed": 0}, {"old": 1}, "", 0.25, "here")])
         yield opened
 
 
@@ -73,7 +75,7 @@ def test_everything_or_one_version(store, tmp_path):
 
 def test_numbers_are_those_of_the_study(tmp_path):
     pandas = pytest.importorskip("pandas")
-    found = engine.run(Cheap(), "smoke", tmp_path / "store.sqlite", jobs=1)
+    found = engine.run(experiments.grid(Cheap(), "smoke"), tmp_path / "store.sqlite", jobs=1)
     for ending, read in (("csv", pandas.read_csv), ("parquet", pandas.read_parquet)):
         assert studies.export(Cheap(), tmp_path, tmp_path / f"t.{ending}") == COUNT["smoke"]
         table = read(tmp_path / f"t.{ending}").sort_values("number")
@@ -86,7 +88,7 @@ def test_refusals(tmp_path, monkeypatch):
         studies.export(Cheap(), tmp_path, tmp_path / "t.csv")
     with pytest.raises(InputError, match=r"must end in \.csv"):
         studies.export(Cheap(), tmp_path, tmp_path / "t.xlsx")
-    engine.run(Cheap(), "smoke", tmp_path / "store.sqlite", jobs=1)
+    engine.run(experiments.grid(Cheap(), "smoke"), tmp_path / "store.sqlite", jobs=1)
     monkeypatch.setattr("probssl.studies.experiments.code_version", lambda study: "another")
     with pytest.raises(InputError, match="this version of the code, and 12 of older"):
         studies.export(Cheap(), tmp_path, tmp_path / "t.csv")

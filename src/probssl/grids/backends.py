@@ -1,17 +1,17 @@
-"""Where trials run: processes or threads of this machine, or a Dask or Ray cluster, all by joblib."""
+"""Where trials run: this process, others of this machine, or a Dask or Ray cluster by joblib."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from probssl.errors import InputError, MissingExtra
-from probssl.studies.leases import serve
+from probssl.grids.grid import Computation
+from probssl.grids.workers import Cluster, Here, Processes, Workers
 
-LOCAL = ("loky", "threading")
+PROCESSES = "processes"
 CLUSTERS = ("dask", "ray")
 PATIENCE = 15
 """Seconds to wait for a scheduler to answer."""
@@ -19,8 +19,8 @@ PATIENCE = 15
 
 def check(backend: str, jobs: int | None, address: str | None) -> None:
     """Refuse what cannot be run, before any work is done."""
-    if backend not in (*LOCAL, *CLUSTERS):
-        raise InputError(f"the backend is {', '.join((*LOCAL, *CLUSTERS)[:-1])} or ray, not {backend!r}")
+    if backend not in (PROCESSES, *CLUSTERS):
+        raise InputError(f"the backend is {PROCESSES}, dask or ray, not {backend!r}")
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs must be at least 1, not {jobs}")
     if address is not None and backend not in CLUSTERS:
@@ -37,22 +37,23 @@ def check(backend: str, jobs: int | None, address: str | None) -> None:
 
 
 @contextlib.contextmanager
-def started(backend: str, jobs: int | None, address: str | None) -> Iterator[int]:
-    """joblib set to the backend for the block; how many jobs it runs at a time. Clusters started here end with it."""
+def workers(computation: Computation, backend: str, jobs: int | None, address: str | None) -> Iterator[Workers]:
+    """Workers for the block, one a core unless `jobs` says how many. Clusters started here end with it."""
     import joblib
 
     with contextlib.ExitStack() as stack:
-        if backend == "dask":
-            count = stack.enter_context(_dask(jobs, address))
-        elif backend == "ray":
-            count = stack.enter_context(_ray(jobs, address))
+        made: Workers
+        if backend in CLUSTERS:
+            count = stack.enter_context((_dask if backend == "dask" else _ray)(jobs, address))
+            stack.enter_context(joblib.parallel_config(backend=backend, n_jobs=count))
+            made = Cluster(computation, count)
         else:
             count = jobs or joblib.cpu_count()
-        options: dict[str, Any] = {}
-        if backend == "loky":
-            options = {"inner_max_num_threads": 1, "initializer": serve, "initargs": (os.getpid(),)}
-        stack.enter_context(joblib.parallel_config(backend=backend, n_jobs=count, **options))
-        yield count
+            made = Here(computation) if count == 1 else Processes(computation, count)
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 @contextlib.contextmanager

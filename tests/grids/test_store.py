@@ -10,14 +10,17 @@ import sys
 import pytest
 
 from probssl.errors import InputError
-from probssl.studies.keys import key_of, plain
-from probssl.studies.store import DamagedStore, Store
+from probssl.grids.grid import Outcome
+from probssl.grids.keys import key_of, plain
+from probssl.grids.store import DamagedStore, Store
 
 
-def put(store, number, result=None, code="c1", study="s"):
+def put(store, number, result=None, code="c1", study="s", failure="", weights=None):
     config = {"number": number}
-    store.put(study, config, {"value": number} if result is None else result, code, 0.5, "here")
-    return key_of(study, config, code)
+    key = key_of(study, config, code)
+    found = None if failure else {"value": number} if result is None else result
+    store.put(study, code, {key: config}, [Outcome(config, found, failure, 0.5, "here", weights)])
+    return key
 
 
 @pytest.fixture
@@ -77,18 +80,42 @@ def test_versions_are_kept_apart_and_studies_forgotten_one_at_a_time(store):
 def test_thousands_of_keys_at_once(store):
     keys = [f"{number:032}" for number in range(50_000)]
     assert store.finished(keys) == set()
-    assert store.claim(keys[:5000], "me", 60) == keys[:5000]
+    assert store.claim(keys[:5000], "me", 60)
     assert store.claimed(keys) == set(keys[:5000])
 
 
-def test_failures_are_told_until_the_trial_succeeds(store):
-    key = key_of("s", {"number": 1}, "c1")
-    store.fail("s", {"number": 1}, "why", "c1")
-    assert store.failures([key]) == {key: "why"}
-    assert store.failures([key], since=4e9) == {}
+def test_failures_are_counted_until_the_trial_succeeds(store):
+    key = put(store, 1, failure="why")
+    assert (store.failures([key]), store.attempts([key])) == ({key: "why"}, {key: 1})
+    put(store, 1, failure="why again")
+    assert (store.failures([key]), store.attempts([key])) == ({key: "why again"}, {key: 2})
     assert store.finished([key]) == set()
     put(store, 1)
     assert store.failures([key]) == {}
+    put(store, 1, failure="too late")
+    assert store.failures([key]) == {}
+
+
+def test_weights_are_kept_beside_the_result_until_the_study_is_forgotten(store):
+    key = put(store, 1, weights=b"\0weights")
+    assert store.weights(key) == b"\0weights"
+    assert store.weights(put(store, 2)) is None
+    store.forget("s")
+    assert store.weights(key) is None
+
+
+def test_a_cohort_is_committed_whole_or_not_at_all(store):
+    cohort = {"a": {"x": 1}, "b": {"x": 2}}
+    outcomes = [Outcome({"x": 1}, {}, "", 0.0, ""), Outcome({"x": 2}, {"what": object()}, "", 0.0, "")]
+    with pytest.raises(TypeError):
+        store.put("s", "c", cohort, outcomes)
+    assert store.finished(cohort) == set()
+
+
+def test_the_company_of_a_trial_is_part_of_its_key():
+    configs = [{"x": 1}, {"x": 2}]
+    keys = {key_of("s", configs[0], "c", cohort) for cohort in ((), configs[:1], configs, [*configs, {"x": 3}])}
+    assert len(keys) == 3
 
 
 # claims
@@ -96,17 +123,18 @@ def test_failures_are_told_until_the_trial_succeeds(store):
 
 def test_a_claim_excludes_others_until_released(path, store):
     with Store(path) as other:
-        assert store.claim(["a", "b"], "me", 60) == ["a", "b"]
-        assert other.claim(["a", "b", "c"], "you", 60) == ["c"]
+        assert store.claim(["a", "b"], "me", 60)
+        assert not other.claim(["b", "c"], "you", 60)
+        assert other.claim(["c"], "you", 60)
         store.release("me")
-        assert other.claim(["a", "b"], "you", 60) == ["a", "b"]
+        assert other.claim(["a", "b"], "you", 60)
 
 
 def test_what_is_finished_cannot_be_claimed_and_finishing_ends_a_claim(store):
     key = put(store, 1)
-    assert store.claim([key], "me", 60) == []
+    assert not store.claim([key], "me", 60)
     two = key_of("s", {"number": 2}, "c1")
-    assert store.claim([two], "me", 60) == [two]
+    assert store.claim([two], "me", 60)
     put(store, 2)
     assert store.claimed([two]) == set()
 
@@ -114,9 +142,9 @@ def test_what_is_finished_cannot_be_claimed_and_finishing_ends_a_claim(store):
 def test_a_lease_that_is_over_is_free_and_a_renewed_one_is_not(store):
     store.claim(["a"], "me", -1)
     assert store.claimed(["a"]) == set()
-    assert store.claim(["a"], "you", -1) == ["a"]
+    assert store.claim(["a"], "you", -1)
     store.renew("you", 60)
-    assert store.claim(["a"], "me", 60) == []
+    assert not store.claim(["a"], "me", 60)
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
@@ -131,7 +159,8 @@ def test_claims_of_dead_processes_are_free_at_once_but_only_on_this_host(store, 
         for key, host in rows:
             raw.execute("INSERT INTO claims VALUES (?, ?, ?, ?, 9e9)", (key, key, host, gone.pid))
     assert store.claimed(["here", "there"]) == {"there"}
-    assert store.claim(["here", "there"], "me", 60) == ["here"]
+    assert not store.claim(["here", "there"], "me", 60)
+    assert store.claim(["here"], "me", 60)
 
 
 # what goes wrong
@@ -213,7 +242,7 @@ def test_damage_is_an_error_that_names_the_file(path, damage):
             raw.close()
     for read_only in (False, True):
         with (
-            pytest.raises(DamagedStore, match=r"store\.sqlite is (damaged|not the store)"),
+            pytest.raises(DamagedStore, match=r"store\.sqlite is (damaged|not a store)"),
             Store(path, read_only=read_only) as store,
         ):
             list(store.trials())
@@ -222,13 +251,14 @@ def test_damage_is_an_error_that_names_the_file(path, damage):
             assert raw.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
 
 
-def test_a_newer_format_is_not_touched(path):
+@pytest.mark.parametrize(("version", "said"), [(99, "newer probssl"), (1, "older probssl: move it away")])
+def test_another_format_is_not_touched(path, version, said):
     with Store(path):
         pass
     with sqlite3.connect(path) as raw:
-        raw.execute("PRAGMA user_version = 99")
+        raw.execute(f"PRAGMA user_version = {version}")
     raw.close()
-    with pytest.raises(InputError, match="newer probssl"):
+    with pytest.raises(InputError, match=said):
         Store(path)
 
 

@@ -1,17 +1,14 @@
-"""Claims on trials that last as long as the process that made them, and workers that end with the one they serve."""
+"""Claims on trials that last as long as the process that made them."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import signal
 import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from probssl.errors import InputError
-from probssl.studies.store import Store
+from probssl.grids.store import Store
 
 LEASE = 60.0
 """Seconds for which a claim is held without a sign of life."""
@@ -29,8 +26,8 @@ class Lease:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
-    def take(self, keys: Iterable[str]) -> list[str]:
-        """Claim those of the trials that nobody has finished or is working on."""
+    def take(self, keys: Collection[str]) -> bool:
+        """Claim trials, unless all are finished or somebody is working on one of them."""
         return self.store.claim(keys, self.owner, LEASE)
 
     def __enter__(self) -> Lease:
@@ -47,18 +44,3 @@ class Lease:
         while not self._over.wait(BEAT):
             with contextlib.suppress(InputError):  # tried again at the next beat, long before the lease is over
                 self.store.renew(self.owner, LEASE)
-
-
-def serve(parent: int) -> None:
-    """Make this process a worker of another: it ends when that has ended, and Ctrl-C, which goes to all, is not for it.
-
-    A study that was killed must not go on in the dark, and one that is stopped ends its workers by itself.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(BEAT / 4)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

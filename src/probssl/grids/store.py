@@ -1,8 +1,8 @@
-"""The result store: one SQLite file in which every finished trial is one committed row.
+"""The result store: one SQLite file in which every finished trial is a committed row.
 
-A row's key is a hash of the study's name, the trial's configuration and the version of the code. Rows are only ever
-added, one transaction each, so that a process that is killed loses what it had not finished and nothing else. Several
-processes may use one store: a trial under way is claimed by a lease that ends when its holder dies.
+A row's key is a hash of the grid's name, the trial's configuration and cohort, and the version of the code. Rows are
+only ever added, one transaction a cohort, so that a process that is killed loses what it had not finished and nothing
+else. Several processes may use one store: a trial under way is claimed by a lease that ends when its holder dies.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from probssl.errors import InputError
-from probssl.studies.base import Config, Result
-from probssl.studies.database import DamagedStore, open_to_read, open_to_write
-from probssl.studies.keys import key_of, text
+from probssl.grids.database import DamagedStore, open_to_read, open_to_write
+from probssl.grids.grid import Cohort, Outcome
+from probssl.grids.keys import Config, Result, text
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Store:
         self.path = Path(path)
         self._lock = threading.RLock()
         if self.path.is_dir():
-            raise InputError(f"{self.path} is a folder, and the store of a study is a file")
+            raise InputError(f"{self.path} is a folder, and the store of trials is a file")
         if read_only and not self.path.is_file():
             raise InputError(f"{self.path} does not exist")
-        with self._told():
+        with self._in_one_sentence():
             self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
 
     def __enter__(self) -> Store:
@@ -87,31 +87,44 @@ class Store:
         """How many trials of a study each version of the code has finished."""
         return dict(self._rows("SELECT code, count(*) FROM trials WHERE study = ? GROUP BY code", study))
 
-    def put(self, study: str, config: Config, result: Result, code: str, seconds: float, environment: str) -> None:
-        """Commit a finished trial. One that is there already stays as it is."""
-        key = key_of(study, config, code)
-        row = (key, study, text(config), text(result), code, seconds, _now(), environment)
+    def put(self, name: str, code: str, cohort: Cohort, outcomes: Sequence[Outcome]) -> None:
+        """Commit what came of a cohort, all or nothing of it. A result that is there already stays as it is."""
+        keys = {text(config, ordered=True): key for key, config in cohort.items()}
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("DELETE FROM failures WHERE key = ?", (key,))
-            connection.execute("DELETE FROM claims WHERE key = ?", (key,))
+            for outcome in outcomes:
+                key, config = keys[text(outcome.config, ordered=True)], text(outcome.config)
+                if outcome.result is not None:
+                    row = (key, name, config, text(outcome.result), code, outcome.seconds, _now(), outcome.environment)
+                    connection.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                    connection.execute("DELETE FROM failures WHERE key = ?", (key,))
+                    if outcome.weights is not None:
+                        connection.execute("INSERT OR IGNORE INTO weights VALUES (?, ?)", (key, outcome.weights))
+                elif connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone() is None:
+                    connection.execute(
+                        "INSERT INTO failures VALUES (?1, ?2, ?3, ?4, ?5, 1) "
+                        "ON CONFLICT (key) DO UPDATE SET message = ?4, attempts = attempts + 1",
+                        (key, name, config, outcome.message, code),
+                    )
+            for key in cohort:
+                connection.execute("DELETE FROM claims WHERE key = ?", (key,))
 
-    def fail(self, study: str, config: Config, message: str, code: str) -> None:
-        """Record that a trial failed, and why. It counts as not done."""
-        key = key_of(study, config, code)
-        row = (key, study, text(config), message, code, _now(), time.time())
-        with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("DELETE FROM claims WHERE key = ?", (key,))
+    def weights(self, key: str) -> bytes | None:
+        """What was kept of a trial beside its result."""
+        return next((found for (found,) in self._rows("SELECT weights FROM weights WHERE key = ?", key)), None)
 
-    def failures(self, keys: Collection[str], since: float = 0.0) -> dict[str, str]:
-        """Which of these trials failed, and why; those only that failed after a time (as `time.time()` tells it)."""
-        query = "SELECT key, message FROM failures WHERE stamp >= ? AND key IN (SELECT value FROM json_each(?))"
-        return dict(self._rows(query, since, json.dumps(list(keys))))
+    def failures(self, keys: Collection[str]) -> dict[str, str]:
+        """Which of these trials failed, and why. They count as not done."""
+        query = "SELECT key, message FROM failures WHERE key IN (SELECT value FROM json_each(?))"
+        return dict(self._rows(query, json.dumps(list(keys))))
+
+    def attempts(self, keys: Collection[str]) -> dict[str, int]:
+        """How often each of these trials failed, of those that did."""
+        query = "SELECT key, attempts FROM failures WHERE key IN (SELECT value FROM json_each(?))"
+        return dict(self._rows(query, json.dumps(list(keys))))
 
     def export(self, path: Path, study: str | None = None, code: str | None = None) -> int:
         """Write trials to a CSV or Parquet file, one row each with configuration and result as columns; how many."""
-        from probssl.studies.export import write_trials
+        from probssl.grids.export import write_trials
 
         found = list(self.trials(study, code))
         write_trials(path, found)
@@ -120,22 +133,21 @@ class Store:
     def forget(self, study: str) -> None:
         """Delete everything about a study, of whatever version of the code."""
         with self._transaction() as connection:
+            connection.execute("DELETE FROM weights WHERE key IN (SELECT key FROM trials WHERE study = ?)", (study,))
             for table in ("trials", "failures"):
                 connection.execute(f"DELETE FROM {table} WHERE study = ?", (study,))
 
     # claims
 
-    def claim(self, keys: Iterable[str], owner: str, seconds: float) -> list[str]:
-        """Claim those of the trials that are neither finished nor claimed by anyone alive; returns them."""
-        taken = []
+    def claim(self, keys: Collection[str], owner: str, seconds: float) -> bool:
+        """Claim all of the trials, unless someone alive has claimed one of them, or all are finished."""
         with self._transaction() as connection:
             self._drop_dead_claims(connection)
-            for key in keys:
-                if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone() is None:
-                    row = (key, owner, socket.gethostname(), os.getpid(), time.time() + seconds)
-                    if connection.execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?, ?, ?)", row).rowcount:
-                        taken.append(key)
-        return taken
+            if self.claimed(keys) or len(self.finished(keys)) == len(keys):
+                return False
+            mine = (owner, socket.gethostname(), os.getpid(), time.time() + seconds)
+            connection.executemany("INSERT INTO claims VALUES (?, ?, ?, ?, ?)", [(key, *mine) for key in keys])
+        return True
 
     def renew(self, owner: str, seconds: float) -> None:
         """Hold an owner's claims for that many seconds from now."""
@@ -160,12 +172,12 @@ class Store:
     # SQLite
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._lock, self._told():
+        with self._lock, self._in_one_sentence():
             return self._connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._told():
+        with self._lock, self._in_one_sentence():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -183,10 +195,10 @@ class Store:
         return found
 
     def _damage(self, what: object) -> DamagedStore:
-        return DamagedStore(f"{self.path} is damaged ({what}): move it away, or begin anew with --fresh")
+        return DamagedStore(f"{self.path} is damaged ({what}): move it away, or start again with --fresh")
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _in_one_sentence(self) -> Iterator[None]:
         """SQLite's errors in one sentence that names the file."""
         try:
             yield

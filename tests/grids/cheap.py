@@ -1,6 +1,6 @@
 """A study whose trials take milliseconds, and a program that runs it: what the tests of the engine kill and share.
 
-    python -m tests.studies.cheap STORE [jobs]
+    python -m tests.grids.cheap STORE [jobs]
 
 Where CHEAP_LOG names a file, every trial that is begun adds a line to it: the process and the trial's number. Where
 CHEAP_BROKEN names a file that is there, every tenth trial fails.
@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from probssl.studies import Row, Study, engine
+from probssl.grids import engine
+from probssl.studies import Row, Study, experiments
 
 COUNT = {"smoke": 12, "laptop": 150, "full": 400}
+COHORT = 5
 
 
 class Cheap(Study):
@@ -26,8 +28,8 @@ class Cheap(Study):
     def configs(self, budget):
         return [{"number": number, "draws": (3, 40)[number % 2]} for number in range(COUNT[budget])]
 
-    def batches(self, configs, jobs):
-        return [configs[start : start + 15] for start in range(0, len(configs), 15)]
+    def cohort(self, config):
+        return config["number"] // COHORT
 
     def trial(self, config):
         if log := os.environ.get("CHEAP_LOG"):
@@ -45,7 +47,7 @@ class Cheap(Study):
 
 
 if __name__ == "__main__":
-    from tests.studies.cheap import Cheap as Importable  # workers must find it by its name
+    from tests.grids.cheap import Cheap as Importable  # workers must find it by its name
 
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    print(len(engine.run(Importable(), "laptop", Path(sys.argv[1]), jobs=jobs).results))
+    print(len(engine.run(experiments.grid(Importable(), "laptop"), Path(sys.argv[1]), jobs=jobs).results))

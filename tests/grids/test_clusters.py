@@ -5,14 +5,17 @@ import sys
 import pytest
 
 from probssl.errors import InputError, MissingExtra
-from probssl.studies import backends, engine
-from probssl.studies.store import Store
-from tests.studies.cheap import Cheap
+from probssl.grids import backends, engine
+from probssl.grids.store import Store
+from probssl.studies import experiments
+from tests.grids.cheap import Cheap
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    return engine.run(Cheap(), "smoke", tmp_path_factory.mktemp("expected") / "store.sqlite", jobs=1).results
+    return engine.run(
+        experiments.grid(Cheap(), "smoke"), tmp_path_factory.mktemp("expected") / "store.sqlite", jobs=1
+    ).results
 
 
 @pytest.fixture
@@ -31,11 +34,11 @@ class Breaking(Cheap):
 
 def check(path, expected, **options):
     """A study of which one trial fails: the others are as they should be, and no claim is left."""
-    found = engine.run(Breaking(), "smoke", path, **options)
+    found = engine.run(experiments.grid(Breaking(), "smoke"), path, **options)
     assert repr(found.results) == repr([entry for entry in expected if entry[0]["number"] != 5])
     assert found.failures == [({"number": 5, "draws": 40}, "ValueError: five")]
     with Store(path) as store:
-        assert store.claimed(list(engine.grid(Breaking(), "smoke").configs)) == set()
+        assert store.claimed(list(experiments.grid(Breaking(), "smoke").trials)) == set()
 
 
 def test_a_dask_cluster_that_is_there(path, expected):
@@ -60,11 +63,11 @@ def test_no_cluster_at_the_address(path, monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(backends, "PATIENCE", 1)
     with pytest.raises(InputError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9"):
-        engine.run(Cheap(), "smoke", path, backend="dask", address="tcp://127.0.0.1:9")
+        engine.run(experiments.grid(Cheap(), "smoke"), path, backend="dask", address="tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_without_the_extra(path, monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"probssl\[{backend}\]"):
-        engine.run(Cheap(), "smoke", path, backend=backend)
+        engine.run(experiments.grid(Cheap(), "smoke"), path, backend=backend)

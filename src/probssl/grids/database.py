@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from probssl.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x70726F62  # "prob": what kind of SQLite file this is
 PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
@@ -20,7 +20,8 @@ CREATE TABLE trials (
     seconds REAL NOT NULL, finished TEXT NOT NULL, environment TEXT NOT NULL);
 CREATE TABLE failures (
     key TEXT PRIMARY KEY, study TEXT NOT NULL, config TEXT NOT NULL, message TEXT NOT NULL, code TEXT NOT NULL,
-    finished TEXT NOT NULL, stamp REAL NOT NULL);
+    attempts INTEGER NOT NULL);
+CREATE TABLE weights (key TEXT PRIMARY KEY, weights BLOB NOT NULL);
 CREATE TABLE claims (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, expires REAL NOT NULL);
 CREATE INDEX trials_of_study ON trials (study, code);
@@ -32,7 +33,7 @@ class DamagedStore(InputError):
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open a store, and make it where there is none. Each statement is its own transaction, unless told otherwise."""
+    """Open a store, and make it where there is none. Each statement is its own transaction, unless one is begun."""
     connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         _write_ahead(connection)
@@ -89,12 +90,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 def _checked(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
     kind = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if kind == APPLICATION and version <= FORMAT:
+    if kind == APPLICATION and version == FORMAT:
         return connection
     connection.close()
-    if kind == APPLICATION:
+    if kind == APPLICATION and version > FORMAT:
         raise InputError(f"{path} was written by a newer probssl: update probssl")
-    raise DamagedStore(f"{path} is not the store of a study: move it away, or begin anew with --fresh")
+    what = "was written by an older probssl" if kind == APPLICATION else "is not a store of trials"
+    raise DamagedStore(f"{path} {what}: move it away, or start again with --fresh")
 
 
 def _is_unborn(connection: sqlite3.Connection) -> bool:
