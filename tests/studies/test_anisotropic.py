@@ -45,7 +45,7 @@ def test_budgets_are_grids_of_distinct_trials(name: str) -> None:
 
 
 def test_anisotropic_positives_are_recovered_and_the_gap_closes() -> None:
-    config = {**anisotropic.configuration("AnInfoNCE", 25.0, 700, 0), "hidden": [48, 48], "batch": 512}
+    config = {**anisotropic.training("AnInfoNCE", 25.0), "hidden": [48, 48], "batch": 512, "seed": 0}
     short, longer = (anisotropic_trials.trial({**config, "steps": steps}) for steps in (60, 700))
     assert longer["style"] > short["style"]
     assert longer["r2"] > 0.85

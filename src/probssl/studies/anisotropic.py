@@ -29,8 +29,6 @@ CONTENT = {"smoke": (25.0,), "laptop": PAPERS, "full": PAPERS}
 SHOWN = 25.0
 """The Λ₂ of panels B to D."""
 
-STEPS = {"smoke": 20, "laptop": 8_000, "full": 30_000}
-SEEDS = {"smoke": 1, "laptop": 1, "full": 3}
 LOSSES = ("AnInfoNCE", "InfoNCE, τ = 1", "InfoNCE, τ = 1/√(Λ₁Λ₂)")
 COLOURS = dict(zip(LOSSES, (figures.PALETTE[0], figures.PALETTE[3], figures.PALETTE[5]), strict=True))
 VARIANTS = {
@@ -65,23 +63,22 @@ class AnisotropicLambda(AnisotropicStudy):
         "gap": "loss above its optimum",
     }
 
-    def configs(self, budget: Budget) -> list[Config]:
-        found = []
-        for seed in range(SEEDS[budget]):
-            for content in CONTENT[budget]:
-                found += [configuration(loss, content, STEPS[budget], seed) for loss in LOSSES]
-            for name, change in VARIANTS.items():
-                found.append({**configuration("AnInfoNCE", SHOWN, STEPS[budget], seed), **change, "setting": name})
-        return found
+    steps: ClassVar = {"smoke": 20, "laptop": 8_000, "full": 30_000}
+    seeds: ClassVar = {"smoke": 1, "laptop": 1, "full": 3}
+
+    def settings(self, budget: Budget) -> dict[str, Config]:
+        found = {named(loss, content): training(loss, content) for content in CONTENT[budget] for loss in LOSSES}
+        shown = found[named("AnInfoNCE", SHOWN)]
+        return {**found, **{name: {**shown, **change} for name, change in VARIANTS.items()}}
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
-        ours, plain = ((setting(loss, SHOWN), "style R²") for loss in LOSSES[:2])
+        ours, plain = ((named(loss, SHOWN), "style R²") for loss in LOSSES[:2])
         held = Claim(ours, 0.95).holds(rows) and Claim(0.5, plain).holds(rows)
         lead = (
             "Five latents that positives change much (style, Λ₁ = 5) and five that they change less (content, Λ₂), "
             "behind a nonlinear mixing."
         )
-        seeds = SEEDS[budget]
+        seeds = self.seeds[budget]
         sections = [
             Section(
                 "Figure 2",
@@ -98,22 +95,21 @@ class AnisotropicLambda(AnisotropicStudy):
             Section(
                 "Numbers",
                 table(rows, self.measures.values()),
-                note=f"{STEPS[budget]:,} steps of 1,024, {seeds} mixing{'s' if seeds > 1 else ''}. Λ̂'s error is the "
-                "largest of |Λ̂/Λ − 1| over dimensions.",
+                note=f"{self.steps[budget]:,} steps of 1,024, {seeds} mixing{'s' if seeds > 1 else ''}. Λ̂'s error is "
+                "the largest of |Λ̂/Λ − 1| over dimensions.",
             ),
         ]
         return Page("Anisotropic positives", lead, sections, claim(held))
 
 
-def setting(loss: str, content: float) -> str:
-    """The name of a loss at a Λ₂."""
+def named(loss: str, content: float) -> str:
+    """The setting of a loss at a Λ₂."""
     return f"Λ₂ = {content:g}, {loss}"
 
 
-def configuration(loss: str, content: float, steps: int, seed: int) -> Config:
-    """A trial of the grid; all that decides it."""
+def training(loss: str, content: float) -> Config:
+    """All that decides the trials of a loss at a Λ₂, but for steps and seed."""
     found: Config = {
-        "setting": setting(loss, content),
         "loss": loss.partition(",")[0],
         "dim": DIM,
         "concentrations": [STYLE] * 5 + [content] * 5,
@@ -122,8 +118,6 @@ def configuration(loss: str, content: float, steps: int, seed: int) -> Config:
         "rate": 0.015,
         "concentration rate": 0.3,
         "start": 10.0,
-        "steps": steps,
-        "seed": seed,
     }
     if found["loss"] == "InfoNCE":
         found["temperature"] = 1.0 if loss.endswith("1") else 1 / math.sqrt(STYLE * content)
@@ -134,7 +128,7 @@ def figure(results: Results, rows: list[Row]) -> Figure:
     """Figure 2: A, R² over Λ₂; B, learning curves; C, the loss above its optimum; D, learnt concentrations."""
     titles = ("A  content (–) and style (- -)", f"B  Λ₂ = {SHOWN:g}", "C  AnInfoNCE's loss", "D  learnt concentrations")
     drawn, axes = figures.panels(titles, 4.7, 2.9, 2)
-    first = {loss: where(results, setting=setting(loss, SHOWN))[:1] for loss in LOSSES}
+    first = {loss: where(results, setting=named(loss, SHOWN))[:1] for loss in LOSSES}
     for part, style in (("content", "-"), ("style", "--")):
         over = {loss: [over_content(rows, loss, part)] for loss in LOSSES}
         figures.lines(axes[0], over, COLOURS, part == "content", linestyle=style, marker="o", markersize=4)
@@ -158,14 +152,14 @@ def figure(results: Results, rows: list[Row]) -> Figure:
 def over_content(rows: list[Row], loss: str, part: str) -> figures.Line:
     """R² of content or style, by Λ₂; of all latents where the two are alike."""
     known = {(row.setting, row.metric): row.value for row in rows}
-    points = [(content, setting(loss, content)) for content in PAPERS]
+    points = [(content, named(loss, content)) for content in PAPERS]
     found = [(x, known.get((name, f"{part} R²"), known.get((name, "linear R²")))) for x, name in points]
     return [(x, value) for x, value in found if value is not None]
 
 
 def figure_shortcuts(results: Results) -> Figure:
     """Learnt over true concentrations at Λ₂ = 25, for the exact sampler and for each shortcut."""
-    settings = {"exact": setting("AnInfoNCE", SHOWN), **{name: name for name in VARIANTS}}
+    settings = {"exact": named("AnInfoNCE", SHOWN), **{name: name for name in VARIANTS}}
     truth = np.sort([STYLE] * 5 + [SHOWN] * 5)
     drawn, (axis,) = figures.new_figure(6.4, 2.4)
     for part, colour in ((slice(5), figures.PALETTE[3]), (slice(5, None), figures.PALETTE[0])):

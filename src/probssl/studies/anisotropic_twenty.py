@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DIM = 20
-TRAINING = {"dim": DIM, "hidden": [96, 96, 96], "batch": 512, "concentration rate": 0.1, "start": 20.0}
+TRAINING = {"dim": DIM, "hidden": [96, 96, 96], "batch": 512, "rate": 0.015, "concentration rate": 0.1, "start": 20.0}
 """What all trainings share."""
 
 MEASURES = {"r2": "linear R²", "content": "content R²", "style": "style R²"}
-SEEDS = {"smoke": 1, "laptop": 1, "full": 3}
+SEEDS: dict[Budget, int] = {"smoke": 1, "laptop": 1, "full": 3}
 
 
 class HardNegatives(AnisotropicStudy):
@@ -38,17 +38,17 @@ class HardNegatives(AnisotropicStudy):
     }
     POSITIVE, NEGATIVE = 150.0, 100.0
     OPTIMUM, TUNING = f"Λ⁺ {POSITIVE:g}, Λ⁻ {NEGATIVE:g}", "fine-tuning"
-    STEPS: ClassVar = {"smoke": 20, "laptop": 4_000, "full": 50_000}
-    SEEDS: ClassVar = {"smoke": 1, "laptop": 3, "full": 5}
+    steps: ClassVar = {"smoke": 20, "laptop": 4_000, "full": 50_000}
+    seeds: ClassVar = {"smoke": 1, "laptop": 3, "full": 5}
     ANCHORS: ClassVar = {"smoke": 2_000, "laptop": 40_000, "full": 400_000}
 
     def configs(self, budget: Budget) -> list[Config]:
-        steps = self.STEPS[budget]
+        steps = self.steps[budget]
         shared = {"dim": DIM, "positive": self.POSITIVE, "negative": self.NEGATIVE}
         optimum = {**shared, "setting": self.OPTIMUM, "negatives": 8, "anchors": self.ANCHORS[budget]}
         tuning = {**shared, **TRAINING, "setting": self.TUNING, "negatives": 3, "rate": 0.01}
         tuning |= {"steps": steps, "more steps": steps}
-        return [{**kind, "seed": seed} for kind in (optimum, tuning) for seed in range(self.SEEDS[budget])]
+        return [{**kind, "seed": seed} for kind in (optimum, tuning) for seed in range(self.seeds[budget])]
 
     def trial(self, config: Config) -> Result:
         tuning = config["setting"] == self.TUNING
@@ -100,7 +100,8 @@ class EnsembleStudy(AnisotropicStudy):
     claim = "two kinds of positives identify more than one: InfoNCE < AnInfoNCE < ensemble AnInfoNCE"
     laptop = "6 to 10 min"
     measures = MEASURES
-    STEPS: ClassVar = {"smoke": 20, "laptop": 20_000, "full": 200_000}
+    seeds = SEEDS
+    steps: ClassVar = {"smoke": 20, "laptop": 20_000, "full": 200_000}
     FIRST: ClassVar = [400.0] * 3 + [15.0] * 9 + [250.0] * 8
     SECOND: ClassVar = [400.0] * 3 + [250.0] * 9 + [15.0] * 8
     WORLDS: ClassVar[dict[str, list[Any]]] = {
@@ -110,12 +111,9 @@ class EnsembleStudy(AnisotropicStudy):
     }
     """Loss -> the concentrations of the positives that it sees."""
 
-    def configs(self, budget: Budget) -> list[Config]:
-        return [
-            configuration(loss, loss, concentrations, self.STEPS[budget], seed, temperature=1.0)
-            for seed in range(SEEDS[budget])
-            for loss, concentrations in self.WORLDS.items()
-        ]
+    def settings(self, budget: Budget) -> dict[str, Config]:
+        shared = {**TRAINING, "temperature": 1.0}
+        return {loss: {**shared, "loss": loss, "concentrations": seen} for loss, seen in self.WORLDS.items()}
 
     def cost(self, config: Config) -> float:
         return float(config["steps"] * (2 if config["loss"] == "ensemble AnInfoNCE" else 1))
@@ -131,7 +129,7 @@ class EnsembleStudy(AnisotropicStudy):
                 "Linear identifiability",
                 table(rows, MEASURES.values()),
                 note="In brackets, the paper's. InfoNCE and AnInfoNCE see positives of the first kind, the ensemble "
-                f"both, with concentrations of its own for each. {self.STEPS[budget]:,} steps of 512. Content and "
+                f"both, with concentrations of its own for each. {self.steps[budget]:,} steps of 512. Content and "
                 "style are those of the first kind.",
             ),
             Section(
@@ -163,17 +161,17 @@ class TriCLStudy(AnisotropicStudy):
     claim = "AnInfoNCE reaches higher linear identifiability than TriCL, most on anisotropic positives"
     laptop = "10 to 15 min"
     measures = MEASURES
-    STEPS: ClassVar = {"smoke": 20, "laptop": 12_000, "full": 200_000}
+    seeds = SEEDS
+    steps: ClassVar = {"smoke": 20, "laptop": 12_000, "full": 200_000}
     LOSSES: ClassVar = ("AnInfoNCE", "TriCL", "TriCL InfoNCE")
     WORLDS: ClassVar[dict[str, list[float]]] = {"Λ = 100": [100.0] * DIM, "Λ = 15 and 250": [15.0] * 10 + [250.0] * 10}
 
-    def configs(self, budget: Budget) -> list[Config]:
-        return [
-            configuration(f"{world}, {loss}", loss, concentrations, self.STEPS[budget], seed)
-            for seed in range(SEEDS[budget])
+    def settings(self, budget: Budget) -> dict[str, Config]:
+        return {
+            f"{world}, {loss}": {**TRAINING, "loss": loss, "concentrations": concentrations}
             for world, concentrations in self.WORLDS.items()
             for loss in self.LOSSES
-        ]
+        }
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         claims = [
@@ -197,12 +195,6 @@ class TriCLStudy(AnisotropicStudy):
                 note="R² while training. TriCL in its spectral form, which has a theorem, and with InfoNCE in its "
                 "place.",
             ),
-            Section("Numbers", table(rows, MEASURES.values()), note=f"{self.STEPS[budget]:,} steps of 512."),
+            Section("Numbers", table(rows, MEASURES.values()), note=f"{self.steps[budget]:,} steps of 512."),
         ]
         return Page("TriCL and AnInfoNCE", lead, sections, claim(all(one.holds(rows) for one in claims)))
-
-
-def configuration(setting: str, loss: str, concentrations: list[Any], steps: int, seed: int, **more: Any) -> Config:
-    """A trial of a loss in a world; all that decides it."""
-    own = {"setting": setting, "loss": loss, "concentrations": concentrations, "rate": 0.015, "steps": steps}
-    return {**TRAINING, **own, "seed": seed, **more}

@@ -14,10 +14,21 @@ from probssl.data.mnist import mnist
 from probssl.report import figures, tiles
 from probssl.studies import gedi_addition_trials as trials
 from probssl.studies import pictures
-from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, best_starts, first_starts, row_of, where
+from probssl.studies.base import (
+    Budget,
+    Claim,
+    Config,
+    Result,
+    Results,
+    Row,
+    Study,
+    best_starts,
+    first_starts,
+    row_of,
+    where,
+)
 from probssl.studies.gedi_addition_trials import METHODS, SIDE
 from probssl.studies.page import Page, Picture, Section, Table, claim, judged, pivot
-from probssl.studies.recovery import RecoveryStudy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,14 +80,14 @@ COLOURS = dict(zip(METHODS, [figures.PALETTE[number] for number in (1, 2, 4, 0)]
 TERMS = ("constraint", "prior", "generative")
 
 
-class Addition(RecoveryStudy):
+class Addition(Study):
     """Three numbers of examples by four losses, over seeds."""
 
     name = "gedi/addition"
     paper = "GEDI, Table 6"
     claim = "a constraint on unlabelled digits teaches to read them, if GEDI keeps it from calling everything a 0"
     laptop = "25 to 30 min"
-    code = ("probssl.studies.fitting", "probssl.studies.image_sets", "probssl.studies.gedi_addition_trials")
+    code = ("probssl.studies.gedi_addition_trials",)
 
     def prepare(self, budget: Budget) -> None:
         mnist()

@@ -14,7 +14,7 @@ from probssl.studies import gedi_models, pictures
 from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, rows_of, where
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.image_sets import images_of
-from probssl.studies.page import Page, Picture, Section, judged, pivot
+from probssl.studies.page import Page, Picture, Section, judged, numbers, pivot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,12 +92,7 @@ def trained_on(budget: Budget) -> tuple[str, ...]:
 class OnImages(Study):
     """What both studies share: one model a unit of work, seed by seed, those that sample first: they take longest."""
 
-    code = (
-        "probssl.studies.fitting",
-        "probssl.studies.image_sets",
-        "probssl.studies.gedi_models",
-        "probssl.studies.gedi_images_trials",
-    )
+    code = ("probssl.studies.gedi_images_trials",)
 
     def prepare(self, budget: Budget) -> None:
         for name in trained_on(budget):
@@ -145,8 +140,8 @@ class GediImages(OnImages):
                     "pixels": {"linear probe": result["pixels"]},
                     "classifier": {"accuracy": result["accuracy"]},
                 }
-                for name, numbers in known.items():
-                    rows += rows_of(self.name, f"{SETS[data]}, {name}", [numbers], list(numbers), budget)
+                for name, found_of in known.items():
+                    rows += rows_of(self.name, f"{SETS[data]}, {name}", [found_of], list(found_of), budget)
         return rows
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
@@ -159,14 +154,18 @@ class GediImages(OnImages):
             + "; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in held.items())
         )
         scores = Picture("scores", figure_scores(results, rows, sets))
-        sections = [Section("Scores", scores, note="Dots: seeds. Hollow: published, at the paper's scale.")]
+        about = f"Dots: seeds. Hollow: published, at the paper's scale. {note}{left_out()}"
+        sections = [Section("Scores", scores, note=about)]
+        cell = judged if budget == "full" else numbers
         for data in sets:
+            parted = {row.setting: row.setting.partition(", ") for row in rows}
+            of_set = {setting: name for setting, (title, _, name) in parted.items() if title == SETS[data]}
+            table = pivot(rows, of_set, cell=lambda row: cell(row, form=".3f"))
             if samples := samples_of(results, data):
                 picture = Picture(f"samples-{data}", figures.image_rows(samples, 7.6))
-                about = f"Chains from uniform noise after the last step. {note}"
+                about = "Chains from uniform noise after the last step, and images of the set."
                 sections.append(Section(f"Samples, {SETS[data]}", picture, note=about))
-        table = pivot(rows, cell=lambda row: judged(row, form=".3f"))
-        sections.append(Section("All numbers", table, note=note + left_out()))
+            sections.append(Section(f"Numbers, {SETS[data]}", table))
         verdict = "claim holds" if good else "claim does not hold on every set"
         return Page("GEDI on images", lead, sections, (verdict, good))
 

@@ -197,7 +197,7 @@ def trained(config: Config) -> TrainedModel:
     encoder, objective, head = build(config)
     loss = None
     if objective is not None:
-        code = code_version((__name__, "probssl.studies.fitting"))
+        code = code_version([__name__])
         training = functools.partial(train, config, encoder, objective, head)
         loss = trained_once("gedi/models", config, code, {"encoder": encoder, "head": head}, training)
     return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)

@@ -31,8 +31,21 @@ POINTS = 24
 class RecoveryStudy(Study):
     """A study whose trials each train for a while on a world: one trial a unit of work, the longest first."""
 
+    steps: ClassVar[Mapping[Budget, int]]
+    seeds: ClassVar[Mapping[Budget, int]]
     measures: ClassVar[Mapping[str, str]] = {}
     """Name in a result -> metric; a row has every measure that the trials of its setting have."""
+
+    def settings(self, budget: Budget) -> Mapping[str, Config]:
+        """Name of a setting -> all that decides its trials, but for steps and seed."""
+        raise NotImplementedError(f"{type(self).__name__} writes neither settings nor configs")
+
+    def configs(self, budget: Budget) -> list[Config]:
+        return [
+            {"setting": name, **setting, "steps": self.steps[budget], "seed": seed}
+            for seed in range(self.seeds[budget])
+            for name, setting in self.settings(budget).items()
+        ]
 
     def cost(self, config: Config) -> float:
         """About how long a trial takes, in any unit."""

@@ -20,8 +20,6 @@ CODE = ("probssl.studies.scaling_trials", "probssl.studies.fitting", "probssl.st
 DIMENSIONS = (5, 10, 20, 40)
 CONCENTRATIONS = (10.0, 25.0, 75.0, 150.0)
 BATCHES = (32, 128, 512, 2048)
-STEPS = {"smoke": 20, "laptop": 2_000, "full": 100_000}
-SEEDS = {"smoke": 1, "laptop": 1, "full": 3}
 TARGETS = (0.7, 0.8, 0.9)
 
 
@@ -35,28 +33,21 @@ class Scaling(RecoveryStudy):
     code = CODE
     measures: ClassVar = {"r2": "linear R²"}
 
-    def configs(self, budget: Budget) -> list[Config]:
+    steps: ClassVar = {"smoke": 20, "laptop": 2_000, "full": 100_000}
+    seeds: ClassVar = {"smoke": 1, "laptop": 1, "full": 3}
+
+    def settings(self, budget: Budget) -> dict[str, Config]:
         cases = dict.fromkeys(
             [(dim, 25.0) for dim in DIMENSIONS]
             + [(20, concentration) for concentration in CONCENTRATIONS]
             + [(10, 75.0)]
         )
-        batches, steps = (BATCHES[:1] if budget == "smoke" else BATCHES), STEPS[budget]
-        return [
-            {
-                "setting": f"d = {dim}, Λ = {concentration:g}, batch {batch}",
-                "dim": dim,
-                "concentration": concentration,
-                "batch": batch,
-                "hidden": [96, 96, 96],
-                "rate": 0.01,
-                "steps": steps,
-                "seed": seed,
-            }
-            for seed in range(SEEDS[budget])
-            for dim, concentration in cases
-            for batch in batches
-        ]
+        shared = {"hidden": [96, 96, 96], "rate": 0.01}
+        return {
+            f"d = {dim}, Λ = {value:g}, batch {batch}": {**shared, "dim": dim, "concentration": value, "batch": batch}
+            for dim, value in cases
+            for batch in (BATCHES[:1] if budget == "smoke" else BATCHES)
+        }
 
     def cost(self, config: Config) -> float:
         return float(config["steps"] * config["batch"])
@@ -67,7 +58,7 @@ class Scaling(RecoveryStudy):
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         lead = (
             "Isotropic positives, vMF(Λ) around their anchors, InfoNCE at the world's own concentration with negatives "
-            f"from the marginal, and the same {STEPS[budget]:,} steps for all."
+            f"from the marginal, and the same {self.steps[budget]:,} steps for all."
         )
         overlap = (
             "Left: R² while training, ten dimensions. Right: cosine of an anchor with its positive (filled) and with "
@@ -149,8 +140,6 @@ MARGINALS = {
     "laptop": (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0),
     "full": (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0),
 }
-MISMATCH_STEPS = {"smoke": 20, "laptop": 4_000, "full": 50_000}
-MISMATCH_SEEDS = {"smoke": 1, "laptop": 2, "full": 3}
 MISMATCH_MEASURES = {
     "accuracy": "domain accuracy",
     "at home": "R² where trained",
@@ -169,22 +158,12 @@ class Mismatch(RecoveryStudy):
     code = CODE
     measures = MISMATCH_MEASURES
 
-    def configs(self, budget: Budget) -> list[Config]:
-        return [
-            {
-                "setting": f"marginal vMF({marginal:g})",
-                "marginal": marginal,
-                "dim": 10,
-                "concentration": 25.0,
-                "batch": 512,
-                "hidden": [64, 64, 64],
-                "rate": 0.01,
-                "steps": MISMATCH_STEPS[budget],
-                "seed": seed,
-            }
-            for seed in range(MISMATCH_SEEDS[budget])
-            for marginal in MARGINALS[budget]
-        ]
+    steps: ClassVar = {"smoke": 20, "laptop": 4_000, "full": 50_000}
+    seeds: ClassVar = {"smoke": 1, "laptop": 2, "full": 3}
+
+    def settings(self, budget: Budget) -> dict[str, Config]:
+        shared = {"dim": 10, "concentration": 25.0, "batch": 512, "hidden": [64, 64, 64], "rate": 0.01}
+        return {f"marginal vMF({marginal:g})": {**shared, "marginal": marginal} for marginal in MARGINALS[budget]}
 
     def trial(self, config: Config) -> Result:
         return scaling_trials.mismatch(config)

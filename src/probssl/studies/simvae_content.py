@@ -16,15 +16,6 @@ from probssl.studies.simvae_trials import METRICS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CODE = (
-    "probssl.studies.fitting",
-    "probssl.studies.image_sets",
-    "probssl.studies.styles",
-    "probssl.studies.simvae_models",
-    "probssl.studies.simvae_trials",
-)
-"""Of all four experiments, so that they know models by one name."""
-
 EVERYWHERE = {"clip": None, "related": 10, "likelihood_variance": 0.02, "latent_variance": 0.15}
 EVERYWHERE |= {"queue": 4096, "head": 128}
 """Settings of the paper (A.7.4) that every larger budget has."""
@@ -80,7 +71,7 @@ def title(method: str) -> str:
 class OnImages(Study):
     """Methods on sets of images over seeds, a model each trial: what the four experiments share."""
 
-    code = CODE
+    code = ("probssl.studies.simvae_trials",)
     methods: ClassVar[tuple[str, ...]] = (*METHODS, UNTRAINED)
     scales: ClassVar[Mapping[Budget, dict[str, Any]]] = SCALES
     measuring: ClassVar[Mapping[Budget, dict[str, int]]] = MEASURING

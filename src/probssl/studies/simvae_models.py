@@ -170,7 +170,7 @@ def trained(config: Config) -> TrainedModel:
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
     modules = {"encoder": encoder, "objective": objective}
-    code = code_version((__name__, "probssl.studies.fitting", "probssl.studies.styles"))
+    code = code_version([__name__])
     training = functools.partial(train, config, encoder, objective)
     loss = trained_once("simvae/models", config, code, modules, training)
     return TrainedModel(encoder.eval(), objective.eval(), loss)

@@ -150,14 +150,9 @@ def encoder_of(
     """The encoder of a configuration, trained on pairs, untrained, or linear by some images; and how it was trained."""
     if config["setting"] == COMPONENTS:
         return principal_components(images()), {}
-    encoder = seeded(config["seed"], lambda: network(config))
+    network = ConvEncoder(config["widths"], DIM, hidden=config["hidden"])
+    encoder = seeded(config["seed"], lambda: network.bind(shape=(1, config["size"], config["size"])))
     return encoder, {} if config["setting"] == UNTRAINED else train(encoder, source(), config)
-
-
-def network(config: Config) -> ConvEncoder:
-    """The encoder of a configuration, for grey squares."""
-    shape = (1, config["size"], config["size"])
-    return ConvEncoder(config["widths"], DIM, hidden=config["hidden"]).bind(shape=shape)
 
 
 def train(encoder: nn.Module, source: Source, config: Config) -> Result:
