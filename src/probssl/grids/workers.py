@@ -95,10 +95,13 @@ class Processes:
         if process is None:
             process = _Process(self._computation)
             self._all.append(process)
+        usable = None
         try:
-            return process.compute(configs)
+            outcomes = process.compute(configs)
+            usable = process
         finally:
-            self._free.put(process if process.alive else None)
+            self._free.put(usable)
+        return outcomes
 
     def _kill(self) -> None:
         while self._all:
@@ -148,10 +151,6 @@ class _Process:
         if isinstance(answer, BaseException):
             raise answer
         return answer
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
 
     def kill(self) -> None:
         self._process.kill()
