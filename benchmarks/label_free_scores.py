@@ -11,9 +11,7 @@ dimension, and how far below the best the probe of the score's own choice is. On
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from probssl.comparing.grid import candidates
 from probssl.comparing.measuring import LABEL_FREE, RECOVERED
 from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Predictor, predictors, with_clid
-from probssl.comparing.work import Job, Trainer
+from probssl.comparing.work import Contest, Job, Outcome
 from probssl.data import load
 
 SMALL = (
@@ -46,8 +44,6 @@ LARGE = (
     "pmlb:letter",
 )
 SAMPLE, STEPS, SEED = 120, 100, 0
-FOREVER = 1e9
-OWN = "undone, of its own strength only"
 
 
 def measure(name: str) -> dict[str, dict[str, float]]:
@@ -57,9 +53,8 @@ def measure(name: str) -> dict[str, dict[str, float]]:
     grid = candidates(table.n_features, seed=SEED)
     sample = [grid[index] for index in np.random.default_rng(SEED).permutation(len(grid))[:SAMPLE]]
     jobs = [Job(c, STEPS, SEED, 1) for c in sorted(sample, key=lambda c: (c.dim, c.objective, c.energy))]
-    trainer = Trainer(setup.x, setup.facts, setup.measurer, setup.measurer, "probe", Path("never"))
-    until = time.monotonic() + FOREVER
-    outcomes = with_clid(trainer.train(jobs, train_until=until, until=until).outcomes)
+    contest = Contest(setup.x, setup.facts, setup.measurer, setup.measurer, "probe")
+    outcomes = with_clid([Outcome.of(*found) for found in contest.run_batch([job.as_config() for job in jobs])])
     best = max(outcome.value("probe") for outcome in outcomes)
     usual = float(np.mean([best - outcome.value("probe") for outcome in outcomes if outcome.scores]))
     found = {p.score.name: numbers(p, best) for p in predictors(outcomes, SEED)}
