@@ -86,7 +86,7 @@ def test_what_cannot_be_trained_leaves_a_gap(tmp_path):
     assert results[0][1]["failure"] is not None
     rows = study.summarise(results, "smoke")
     assert {row.value for row in rows if row.setting == "LAP, AlignUniform(0.9, 1)"} == {None}
-    assert "–" in study.draw(results, rows, "smoke", tmp_path).read_text()
+    assert "–" in study.page(results, rows, "smoke").write(tmp_path).read_text()
 
 
 # --- natural-like transitions -----------------------------------------------------------------------------------------

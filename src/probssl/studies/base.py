@@ -113,10 +113,6 @@ class Study(ABC):
         """What is shown of the results. Here: the rows as a table."""
         return Page(self.name, self.claim, [Section(budget, listed(rows, self.reference))])
 
-    def draw(self, results: Results, rows: list[Row], budget: Budget, out: Path) -> Path:
-        """Write figures and a page about the results into `out`; returns the page."""
-        return self.page(results, rows, budget).write(out)
-
     def as_dict(self) -> dict[str, str]:
         """What the list of experiments says about it."""
         return {"name": self.name, "paper": self.paper, "claim": self.claim, "laptop": self.laptop}

@@ -108,7 +108,7 @@ def run(
     if not found.results:
         raise engine.AllFailed(study.name, found.failures)
     rows = study.summarise(found.results, checked)
-    page = study.draw(found.results, rows, checked, out)
+    page = study.page(found.results, rows, checked).write(out)
     seconds = time.perf_counter() - started
     trials = len(found.results) + len(found.failures)
     result = StudyResult(study.name, checked, seconds, rows, page, study.reference, trials, tuple(found.failures))
