@@ -100,6 +100,8 @@ def evaluate(
         raise InputError(f"--evaluate is quick or full, not {depth}")
     if data is not None and moved is not None:
         raise InputError("--data says where the run's own data is now: give it, or other DATA to judge by")
+    if data is None and label is not None:
+        raise InputError("--label names a column of DATA: give DATA too")
     opened = open_run(run, parts)
     model, quietly = opened.model, quiet or as_json
     with console.status("evaluating", quietly) as announce:
