@@ -71,3 +71,9 @@ def test_what_is_not_a_model_or_a_name_is_refused_in_a_sentence(tmp_path: Path) 
     assert probssl.examine(tmp_path / "run").facts == probssl.examine(run).facts
     with pytest.raises(InputError, match=r"label names a column, and is ndarray: give rows and labels together"):
         probssl.load(X, label=Y)  # type: ignore[arg-type]
+
+
+def test_test_rows_are_an_object_too(tmp_path: Path) -> None:
+    held = X[:10] + 1, Y[:10]
+    run = probssl.fit((X, Y), test=held, out=tmp_path / "run", **FEW)
+    np.testing.assert_allclose(run.dataset.take(run.dataset.rows("test")).values, held[0])

@@ -47,15 +47,17 @@ class Reading:
             "corrupt": self.corrupt,
         }
         features = base.model.feature_names or None if base is not None else None
+        said = self.test is None or isinstance(self.test, (str, os.PathLike, int, float)) or is_dataset(self.test)
+        test = self.test if said else load(self.test, **options)
 
         def read() -> Dataset:
             with announce.reading(os.fspath(data) if named else "object") as bytes_read:
-                return load(data, **options, features=features, test=self.test, seed=seed % 2**32, progress=bytes_read)
+                return load(data, **options, features=features, test=test, seed=seed % 2**32, progress=bytes_read)
 
         dataset = processes.first_then_others(read)
         if isinstance(dataset, Table):
             check_trainable(dataset, keep_constant=self.keep_constant)
-        divided, test = _divided(dataset, self.test, seed)
+        divided, test = _divided(dataset, test, seed)
         source = Source(
             from_anywhere(data, dataset),
             **{**options, "label": dataset.label_name if is_dataset(data) else self.label},
