@@ -18,7 +18,7 @@ from probssl.parts.part import Part
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved
 from probssl.runs.evaluation import loss_standing
-from probssl.runs.folder import Run
+from probssl.runs.folder import LOG, Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
 from probssl.training.log import LOOKED_AT, OF_CLUSTERS, term_names
@@ -204,6 +204,8 @@ def examine(run: Run) -> Diagnosis:
     if not rows:
         return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
+    if run.finished and run.step < run.steps:
+        raise InputError(f"{run.folder / LOG} ends at step {run.step} of {run.steps}: copy it back, or train again")
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts)
     loss, trouble = _standing(run)
@@ -215,8 +217,8 @@ def examine(run: Run) -> Diagnosis:
         summary = "; ".join(finding.message for finding in findings)
     else:
         summary = (
-            f"healthy: trained to step {run.step} of {run.steps}, loss {last['loss']:.4g}, "
-            f"RankMe {last['rankme']:.2f} of {run.dim}, no collapse"
+            f"healthy: trained to step {run.step} of {run.steps}, loss {facts.get('loss', math.nan):.4g}, "
+            f"RankMe {facts.get('rankme', math.nan):.2f} of {run.dim}, no collapse"
         )
     return Diagnosis(not findings, summary, tuple(findings), facts, risks, loss, tuple(notes))
 
