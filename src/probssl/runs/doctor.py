@@ -340,7 +340,7 @@ def _shown(estimate: Estimate) -> str:
 
 def _clusters(facts: dict[str, float], findings: list[Finding], resolved: Resolved) -> list[str]:
     """The terms of a clustering beside their known minima, unless a finding says it already   (GEDI Figure 4)."""
-    if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
+    if not facts.keys() >= set(OF_CLUSTERS) or {"cluster", "label"} & {finding.kind for finding in findings}:
         return []
     return [f"{_in_use(facts, resolved)}; {_of_prior(facts)}; {_of_labels(facts)}"]
 
@@ -378,7 +378,7 @@ def _of_labels(facts: dict[str, float]) -> str:
 
 
 def _evidence(kind: str, facts: dict[str, float], resolved: Resolved) -> str:
-    if kind in ("cluster", "label") and "prior_term" not in facts:
+    if kind in ("cluster", "label") and not facts.keys() >= set(OF_CLUSTERS):
         return "as far as predictions were finite"
     if kind == "cluster":
         return f"{_in_use(facts, resolved)}, and {_of_prior(facts)}"
