@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,8 @@ from probssl.errors import CheckpointError, DamagedFile, InputError
 from probssl.files import write_json, write_text
 from probssl.model import Model
 from probssl.parts.facts import Facts
-from probssl.parts.recipe import Recipe
+from probssl.parts.recipe import Named, Recipe
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.runs.evaluation import Comparison
 from probssl.schema import conform, intact, read_json
@@ -117,6 +118,16 @@ class Run:
     def recipe(self) -> Recipe:
         """What the run was asked to do, every choice spelled out."""
         return Recipe.from_toml(self.folder / RECIPE)
+
+    def handed_in(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Of parts that a person gives, those that this run needs to be handed in, since they are not ours."""
+        theirs = {}
+        for slot, part in parts.items():
+            stored = getattr(self.recipe, slot)
+            known = isinstance(stored, Named) and (not stored.name or not KINDS[slot].find(stored.name).plugin)
+            if part is not None and stored is not None and not known:
+                theirs[slot] = part
+        return theirs
 
     @cached_property
     def source(self) -> Source:
