@@ -87,6 +87,7 @@ CASES = (
     Case("study", "store.sqlite", (STUDY, EXPORT)),
     Case("study", "result.json", (STUDY,)),
     Case("compare", "store.sqlite", ((*COMPARE, "--resume"),)),
+    Case("compare/best", "source.json", READ_RUN[1:4]),
     Case("compare", "leaderboard.json", ((*COMPARE, "--resume"),)),
 )
 

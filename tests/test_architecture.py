@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "pairings": {"parts.part", "errors"},
     "encoders": {"parts.part", "errors"},
     "energies": {"parts.part", "encoders", "errors"},
-    "kernels": set(),
+    "kernels": {"files"},
     "samplers": {"errors"},
     "metrics": {"encoders", "errors"},
     "theory": {"errors"},
