@@ -453,6 +453,16 @@ def test_skipping_is_another_choice(folder: Path) -> None:
     refused("train/cat/bad.jpg is not an image of a known format", "cifar10")
 
 
+def test_sets_that_a_killed_process_was_writing_are_swept(folder: Path, tmp_path: Path) -> None:
+    killed = tmp_path / "cache" / "probssl" / "images" / ".cifar10-0-0.0123456789ab.partial"
+    killed.mkdir(parents=True)
+    (killed / "images.npy").write_bytes(b"half")
+    archive(folder / "cifar10-jpeg.tar.xz", cifar_pictures())
+    assert len(load_images("cifar10").train_images) == 40
+    (kept,) = killed.parent.iterdir()
+    assert kept.name.startswith("cifar10")
+
+
 def test_without_a_cache_that_can_be_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
     archive(folder / "cifar10-jpeg.tar.xz", cifar_pictures())

@@ -23,6 +23,7 @@ from probssl.data import Table, check_trainable, images_of, load, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss
 from probssl.grids import backends, engine
+from probssl.grids.database import WAY_OUT
 from probssl.grids.engine import Progress
 from probssl.grids.store import Store
 from probssl.grids.versions import code_version
@@ -34,6 +35,7 @@ from probssl.runs import Source
 from probssl.runs.evaluation import UNTRAINED, baselines
 from probssl.runs.reading import from_anywhere
 from probssl.runs.workflow import stem
+from probssl.schema import intact
 from probssl.training.surroundings import one_thread
 from probssl.training.watch import name_of
 
@@ -174,7 +176,7 @@ def run(
                     interrupted = True
                     if not race.outcomes:
                         raise
-        with status("testing the winner", not shown):
+        with status("testing the winner", not shown), intact(folder / writing.STORE, WAY_OUT):
             result, written = _conclude(setup, race, source, folder, encoders, measured, interrupted)
             writing.write_board(result)
             model = writing.write_run(written, setup.table, source, folder / BEST)
