@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint bench clean help
+.PHONY: setup demo test lint bench soak clean help
 
 help:
 	@echo "make setup   make $(VENV) and install probssl into it"
@@ -12,6 +12,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   measure what docs/performance.md claims"
+	@echo "make soak    kill, damage and starve for MINUTES=30, by SEED=0"
 
 setup: $(STAMP)
 
@@ -45,6 +46,12 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/resnet.py --out benchmarks/results/resnet.json
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/image_step.py --contiguous --fit --out benchmarks/results/image_step.json
 	$(BIN)/python benchmarks/processes.py --out benchmarks/results/processes.json
+
+MINUTES ?= 30
+SEED ?= 0
+
+soak: setup
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) demo build dist

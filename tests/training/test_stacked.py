@@ -499,3 +499,12 @@ def test_representations_are_as_good() -> None:
     apart = torch.cdist(one, one) - torch.cdist(other, other)
     assert apart.abs().max() / torch.cdist(one, one).max() < 0.02
     assert math.isfinite(one.sum().item())
+
+
+def test_why_a_trial_trains_alone_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="probssl.training.stacked.many")
+    x, plan = torch.randn(32, 4), TrainingPlan(steps=2, batch_size=8)
+    networks = (nn.Sequential(nn.Linear(4, 3), nn.Tanh()), nn.Linear(4, 3))
+    fit_many([Trial(network, InfoNCE(Euclidean()), MaskAndNoise(), x, plan) for network in networks])
+    assert "trial 0 (InfoNCE) trains alone: its encoder is more than linear layers and ReLU" in caplog.text
+    assert "trial 1" not in caplog.text

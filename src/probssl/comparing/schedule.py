@@ -17,7 +17,7 @@ FINALISTS = 8
 SEEDS = 3
 """Seeds of each finalist."""
 
-LENGTHS = {1.0: (100, 300, 600), 3.0: (200, 600, 1200), math.inf: (300, 1000, 2000)}
+LENGTHS = {1.0: (100, 300, 600), 4.0: (200, 600, 1200), math.inf: (300, 1000, 2000)}
 """Steps of the three rounds, in less time than so many minutes; the last is the default of a recipe."""
 
 COHORT = 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import SAMPLE_ROWS
 
 __all__ = ["Trial", "fit_many"]
+
+logger = logging.getLogger(__name__)
 
 
 def fit_many(
@@ -79,8 +82,8 @@ def _alone(trial: Trial, stop: threading.Event, progress: _Progress) -> Fitted:
 
 def _parts(trials: Sequence[Trial]) -> Iterator[Stack | Trial]:
     """The trials of a group as one stack, or where an objective turns out not to be made for it, as several or none."""
-    stack = _stacked(trials)
     kinds = [kind_of(trial) for trial in trials]
+    stack = _stacked(trials)
     if stack is not None:
         yield stack
     elif len(trials) == 1 or len(set(kinds)) == 1:
@@ -92,11 +95,13 @@ def _parts(trials: Sequence[Trial]) -> Iterator[Stack | Trial]:
 
 def _stacked(trials: Sequence[Trial]) -> Stack | None:
     """The trials as a stack, unless it is one trial, or some objective cannot be batched."""
-    if len(trials) == 1 or _kind(trials[0]) is None:
+    if len(trials) == 1:
         return None
     try:
         return Stack(trials)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # from probing a loss; `fit` tells what is wrong
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:  # from probing a loss on a batch
+        names = sorted({type(trial.objective).__name__ for trial in trials})
+        logger.info("a stack of %s cannot be made: %s", " and ".join(names), error)
         return None
 
 
@@ -104,7 +109,9 @@ def _groups(trials: Sequence[Trial]) -> Iterator[list[int]]:
     """Numbers of trials that train together: of one kind, neighbouring objectives side by side, as many as pay."""
     kinds: dict[Hashable, list[int]] = {}
     for number, trial in enumerate(trials):
-        kind = _kind(trial)
+        kind, reason = stack_key(trial)
+        if reason is not None:
+            logger.info("trial %d (%s) trains alone: %s", number, type(trial.objective).__name__, reason)
         kinds.setdefault(("alone", number) if kind is None else kind, []).append(number)
     for numbers in kinds.values():
         numbers.sort(key=lambda number: kind_of(trials[number]))
@@ -117,27 +124,33 @@ def _groups(trials: Sequence[Trial]) -> Iterator[list[int]]:
             start = end
 
 
-def _kind(trial: Trial) -> Hashable | None:
-    """What trials of a stack have in common; None for a trial that cannot be in one."""
+def stack_key(trial: Trial) -> tuple[Hashable | None, str | None]:
+    """What trials of a stack have in common; or None, and why this one trains alone."""
     encoder, objective, data, plan = trial.encoder, trial.objective, trial.data, trial.plan
     layers = layers_of(encoder)
     parameters = dict(encoder.named_parameters())
-    shared = {id(p) for p in parameters.values()} & {id(p) for p in objective.parameters()}
-    if layers is None or together(objective) is None or shared or data.device.type != "cpu" or data.ndim != 2:
-        return None
-    if len(data) < 2 or not any(parameter.requires_grad for parameter in parameters.values()):
-        return None
-    if plan.initial_weights and not StackedGEDI.fits(objective):
-        return None
-    if plan.precision != "float32":  # which `fit` knows how to do
-        return None
+    reasons = {
+        "its encoder is more than linear layers and ReLU": layers is None,
+        "its objective keeps a memory or has parts of its own": together(objective) is None,
+        "encoder and objective share parameters": {id(p) for p in parameters.values()}
+        & {id(p) for p in objective.parameters()},
+        "its data is not a table on the CPU": data.device.type != "cpu" or data.ndim != 2,
+        "its data has fewer than two rows": len(data) < 2,
+        "nothing of its encoder is trained": not any(parameter.requires_grad for parameter in parameters.values()),
+        "its loss begins with other weights": plan.initial_weights and not StackedGEDI.fits(objective),
+        f"it computes in {plan.precision}": plan.precision != "float32",
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    if reason is not None or layers is None:
+        return None, reason
+    shapes = tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items())
+    rows = min(plan.batch_size, len(data)), min(SAMPLE_ROWS, len(data))
     return (
-        tuple(layers),
-        tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items()),
-        (data.shape[1], data.dtype, min(plan.batch_size, len(data)), min(SAMPLE_ROWS, len(data))),
+        (tuple(layers), shapes),
+        (data.shape[1], data.dtype, rows),
         (plan.steps, plan.optimiser, plan.log_interval),
         (type(trial.pairing), objective.needs.augmented, can_compile(trial)),
-    )
+    ), None
 
 
 def models_together(trial: Trial) -> int:

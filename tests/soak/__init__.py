@@ -1,0 +1,1 @@
+"""Faults at random: `make soak MINUTES=30 SEED=1` kills, damages and starves, and counts what breaks."""
