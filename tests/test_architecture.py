@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "theory": {"errors"},
     "symbolic": {"errors"},
     "data": {"worlds", "memory", "errors"},
-    "worlds": {"pairings", "theory", "errors"},
+    "worlds": {"pairings", "theory", "memory", "errors"},
     "objectives": {"parts.part", "pairings", "energies", "encoders", "samplers", "symbolic", "kernels", "errors"},
     "training": {
         "parts.part",
