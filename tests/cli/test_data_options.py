@@ -84,8 +84,8 @@ def test_names_of_rows_are_kept_beside_them(ending, named, scratch):
     succeed("embed", "r", "named.csv", "--out", f"z{ending}", "-q")
     read = {".csv": pd.read_csv, ".tsv": lambda path: pd.read_csv(path, sep="\t"), ".parquet": pd.read_parquet}[ending]
     found = read(f"z{ending}")
-    assert list(found.columns) == ["id", "z0", "z1"]
-    assert list(found["id"]) == list(named["who"])
+    assert list(found.columns) == ["who", "z0", "z1"]
+    assert list(found["who"]) == list(named["who"])
     np.testing.assert_allclose(found[["z0", "z1"]], run.model.embed("named.csv"), rtol=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_other_names_none_and_numbers_alone(named):
     succeed("embed", "r", "named.csv", "--out", "z.npy", "-q")
     np.testing.assert_array_equal(np.load("z.npy"), expected)
     succeed("embed", "r", "named.csv", "--ids", "kind", "--out", "k.csv", "-q")
-    assert list(pd.read_csv("k.csv")["id"]) == list(named["kind"])
+    assert list(pd.read_csv("k.csv")["kind"]) == list(named["kind"])
     named.drop(columns="who").to_csv("anonymous.csv", index=False)
     succeed("embed", "r", "anonymous.csv", "--out", "a.csv", "-q")
     assert list(pd.read_csv("a.csv").columns) == ["z0", "z1"]

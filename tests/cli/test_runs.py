@@ -53,8 +53,8 @@ def test_onnx_gives_the_same_representations(run, table, scratch):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
     told = document("export", run, "--out", "net.onnx")
-    assert told == {"out": "net.onnx", "columns": "net.json"}
-    assert json.loads((scratch / "net.json").read_text()) == {
+    assert told == {"out": "net.onnx", "columns": "net.onnx.json"}
+    assert json.loads((scratch / "net.onnx.json").read_text()) == {
         "shape": [4],
         "columns": ["a", "b", "c", "d"],
         "dtype": "float64",

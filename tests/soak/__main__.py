@@ -95,15 +95,20 @@ def checkpointed(folder: Path) -> bool:
     return any((folder / "checkpoints").glob("step-*")) or (folder / "store.sqlite").is_file()
 
 
-def soak_kills(tally: Tally, chance: random.Random, until: float, place: Path) -> None:
+def soak_kills(
+    tally: Tally,
+    chance: random.Random,
+    until: float,
+    place: Path,
+    every: dict[str, tuple[str, dict[str, Any]]],
+    rounds: int = 1_000_000,
+) -> None:
     """Every cell in turn: run whole once, killed at random moments, left to end, and compared."""
-    victims, every = Victims(), cells()
+    victims = Victims()
     whole: dict[str, tuple[float, dict[str, str]]] = {}
     try:
-        while True:
-            names = list(every)
-            chance.shuffle(names)
-            for name in names:
+        for _ in range(rounds):
+            for name in chance.sample(list(every), len(every)):
                 if time.monotonic() > until:
                     return
                 folder = place / "job"
@@ -178,7 +183,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         try:
             soak_extremes(tally, Path(place))
-            soak_kills(tally, chance, time.monotonic() + 60 * options.minutes, Path(place))
+            soak_kills(tally, chance, time.monotonic() + 60 * options.minutes, Path(place), cells())
         except KeyboardInterrupt:
             print("stopped")
     tally.show()

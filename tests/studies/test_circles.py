@@ -92,7 +92,7 @@ def test_what_failed_leaves_a_gap_and_not_a_crash(tmp_path):
     results = list(circles_trials.run_batch([{**config, "steps": 2} for config in configs]))
     rows = study.summarise(results, "smoke")
     assert [row.value for row in rows if row.setting == "NCE"] == [None, None]
-    assert "–" in study.draw(results, rows, "smoke", tmp_path).read_text()
+    assert "–" in study.page(results, rows, "smoke").write(tmp_path).read_text()
 
 
 @pytest.mark.parametrize(("wrong", "share"), [(0, 1.0), (40, 1.0), (10, 0.75), (20, 0.5)])

@@ -58,4 +58,4 @@ def test_a_case_whose_every_seed_failed_is_left_out(tmp_path):
     results = [(config, {"gram": case.gram.tolist(), "error": 0.0, "value": case.value(case.gram)})]
     rows = study.summarise(results, "smoke")
     assert {row.setting for row in rows} == {case.name}
-    assert study.draw(results, rows, "smoke", tmp_path).is_file()
+    assert study.page(results, rows, "smoke").write(tmp_path).is_file()

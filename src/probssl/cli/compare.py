@@ -38,7 +38,9 @@ def compare(
         str | None,
         typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; repeatable")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLS", help="Columns to leave out: a,b; repeatable")
+    ] = None,
     keep_constant: Annotated[
         bool, typer.Option("--keep-constant", metavar="", help="Accept columns that never vary")
     ] = False,

@@ -73,7 +73,7 @@ def fit(
     ] = None,
     device: Annotated[str, _option(TRAINING, "--device", "What to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
     label: Annotated[str | None, _option(DATA, "--label", "Column of classes, only used to evaluate", "COL")] = None,
-    drop: Annotated[list[str] | None, _option(DATA, "--drop", "Columns to leave out: a,b", "COLS")] = None,
+    drop: Annotated[list[str] | None, _option(DATA, "--drop", "Columns to leave out: a,b; repeatable", "COLS")] = None,
     ids: Annotated[str | None, _option(DATA, "--ids", "Column that names the rows, kept beside them", "COL")] = None,
     test: Annotated[
         str | None,

@@ -53,11 +53,15 @@ def export(
 
     Beside FILE a JSON document names the columns it takes, in their order.
     """
+    from probssl.model.export import description_of
     from probssl.model.export import export as write
     from probssl.report import console
 
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists: choose another --out or --overwrite it")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent}")
+    for path in (out, description_of(out)):
+        if path.exists() and not overwrite:
+            raise InputError(f"{path} exists: choose another --out or --overwrite it")
     described = write(open_run(run, parts).model, out, to)
     if as_json:
         print_json({"out": str(out), "columns": str(described)})

@@ -49,7 +49,7 @@ def embed(
 
     A .npy file holds the numbers alone.
     """
-    from probssl.data.writing import check_writable, write
+    from probssl.data.writing import ID, check_writable, write
     from probssl.encoders import encode
     from probssl.report import console
     from probssl.runs.folder import absolute
@@ -63,7 +63,7 @@ def embed(
     with console.status("embedding", quiet or as_json):
         observed = model.observe(found, half)  # type: ignore[arg-type]
         z = encode(model.encoder, observed.x).numpy()
-        write(out, z, [f"z{i}" for i in range(z.shape[1])], ids=observed.ids)
+        write(out, z, [f"z{i}" for i in range(z.shape[1])], ids=observed.ids, called=ids or usual or ID)
     if as_json:
         print_json({"out": str(out), "rows": len(z), "dim": z.shape[1]})
     elif not quiet:
@@ -100,6 +100,8 @@ def evaluate(
         raise InputError(f"--evaluate is quick or full, not {depth}")
     if data is not None and moved is not None:
         raise InputError("--data says where the run's own data is now: give it, or other DATA to judge by")
+    if data is None and label is not None:
+        raise InputError("--label names a column of DATA: give DATA too")
     opened = open_run(run, parts)
     model, quietly = opened.model, quiet or as_json
     with console.status("evaluating", quietly) as announce:

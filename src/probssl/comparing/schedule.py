@@ -110,7 +110,8 @@ class Round:
     def described(self) -> str:
         """The round in words."""
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
-        return f"{self.configurations:,} configurations, {self.steps} steps{seeds}"
+        many = f"configuration{'s' * (self.configurations != 1)}"
+        return f"{self.configurations:,} {many}, {self.steps} steps{seeds}"
 
 
 def rounds_of(entrants: int, minutes: float | None) -> list[Round]:

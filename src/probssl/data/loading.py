@@ -62,6 +62,10 @@ def load(
     seed: of the data sets that are drawn (`toy:`, `world:`) and of a share of test rows.
     progress: called with the bytes fetched or read so far and the bytes in all, or with the rows of a torch data set.
     """
+    for option, value in {"label": label, "ids": ids, "groups": groups}.items():
+        if value is not None and not isinstance(value, str):
+            beside = ": give rows and labels together, as (X, y)" if option == "label" else ""
+            raise InputError(f"{option} names a column, and is {type(value).__name__}{beside}")
     of_tables = {"label": label, "drop": drop, "features": features, "ids": ids, "groups": groups}
     of_images = {"size": size, "corrupt": corrupt != "refuse"}
     found: Any
@@ -79,7 +83,11 @@ def load(
         beside = {"label": label, "ids": ids, "groups": groups, "test": column}
         found, test = _table(held.name, held.values, beside, drop, features), None if column else test
     else:
-        _refuse(held.where, "an array of images, which has no columns", {**of_tables, "label": None, **of_images})
+        _refuse(
+            held.where,
+            "an array of images, which has no columns",
+            {**of_tables, "label": label if held.labels is None else None, **of_images},
+        )
         found = ImageSet.of_array(held.values, held.name, held.where)
     if held.labels is not None:
         found = _labelled(found, held)

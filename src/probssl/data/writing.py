@@ -37,10 +37,10 @@ def check_writable(path: Path, overwrite: bool, formats: Sequence[str] = WRITABL
             raise MissingExtra("writing Parquet", "parquet") from None
 
 
-def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray | None = None) -> None:
+def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray | None = None, called: str = ID) -> None:
     """Write array [n, m] with its column names; the file appears complete or not at all.
 
-    With `ids` [n] a first column `id` names the rows; an NPY file has neither that nor column names.
+    With `ids` [n] a first column, `called` as they are, names the rows; an NPY file has neither that nor column names.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
@@ -52,14 +52,14 @@ def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray |
                 import pyarrow
                 import pyarrow.parquet
 
-                columns = {} if ids is None else {ID: ids.tolist()}
+                columns = {} if ids is None else {called: ids.tolist()}
                 columns |= {column: array[:, i] for i, column in enumerate(names)}
                 pyarrow.parquet.write_table(pyarrow.table(columns), file)
             else:
                 separator = "\t" if path.suffix == ".tsv" else ","
                 head = io.StringIO()
                 rows = csv.writer(head, delimiter=separator, lineterminator="\n")  # quotes what needs it
-                rows.writerow(names if ids is None else [ID, *names])
+                rows.writerow(names if ids is None else [called, *names])
                 if ids is not None:
                     rows.writerows(
                         [name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True)

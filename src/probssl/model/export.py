@@ -48,7 +48,7 @@ def export(model: Model, path: Path, to: str = "onnx") -> Path:
             )
             assert program is not None
             program.save(str(temporary), include_initializers=True, external_data=False)
-    described = path.with_name(f"{path.stem}.json")
+    described = description_of(path)
     document = {
         "shape": list(shape),
         "columns": list(model.feature_names),
@@ -57,6 +57,11 @@ def export(model: Model, path: Path, to: str = "onnx") -> Path:
     }
     write_text(described, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return described
+
+
+def description_of(path: Path) -> Path:
+    """The JSON document beside an exported network."""
+    return path.with_name(f"{path.name}.json")
 
 
 @contextlib.contextmanager

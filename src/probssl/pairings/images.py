@@ -93,10 +93,10 @@ class ImageStrengths:
 
 _ABOUT = explanations(ImageStrengths)
 
-_SIMCLR = ImageStrengths(crop=1, flip=0.5, jitter=0.8, grey=0.2)
-_GEDI = ImageStrengths(crop=1, jitter=0.1, grey=0.1, noise=1, noise_std=0.03)
-_SIAMESE = ImageStrengths(crop=1, crop_scale=0.2, flip=0.5, jitter=0.8, grey=0.2)
-_SIMVAE = ImageStrengths(crop=1, crop_ratio=(0.75, 1.3), vertical_flip=0.5)
+_SIMCLR = ImageStrengths(crop=1.0, flip=0.5, jitter=0.8, grey=0.2)
+_GEDI = ImageStrengths(crop=1.0, jitter=0.1, grey=0.1, noise=1.0, noise_std=0.03)
+_SIAMESE = ImageStrengths(crop=1.0, crop_scale=0.2, flip=0.5, jitter=0.8, grey=0.2)
+_SIMVAE = ImageStrengths(crop=1.0, crop_ratio=(0.75, 1.3), vertical_flip=0.5)
 _SIMVAE_COLOUR = dataclasses.replace(
     _SIMVAE, crop_scale=0.6, jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
 )
@@ -105,8 +105,8 @@ IMAGE_PRESETS: Mapping[str, ImageStrengths] = MappingProxyType(
     {
         "simclr-cifar": _SIMCLR,
         "siamese-cifar": dataclasses.replace(_SIAMESE, blur=0.5),
-        "siamese-fisher": dataclasses.replace(_SIAMESE, noise=1, noise_std=1.0),
-        "siamese-digits": ImageStrengths(crop=1, crop_scale=0.4, noise=1, noise_std=1.0),
+        "siamese-fisher": dataclasses.replace(_SIAMESE, noise=1.0, noise_std=1.0),
+        "siamese-digits": ImageStrengths(crop=1.0, crop_scale=0.4, noise=1.0, noise_std=1.0),
         "gedi-svhn": _GEDI,
         "gedi-cifar10": dataclasses.replace(_GEDI, flip=0.5),
         "gedi-cifar100": dataclasses.replace(_GEDI, flip=0.5),

@@ -75,6 +75,8 @@ class Recipe:
     """The optimisation: fields of `training.TrainingPlan`."""
     seed: int = 0
     """Decides initial weights, batches and augmentations."""
+    from_file: bool = field(default=False, compare=False, repr=False)
+    """Whether a file says it, which then may name no parts but ours."""
 
     def __post_init__(self) -> None:
         for slot in SLOTS:
@@ -111,8 +113,10 @@ class Recipe:
         given = {name: value for name, value in choices.items() if value is not None}
         for slot in SLOTS:
             before, now = getattr(self, slot), _chosen(slot, given.get(slot))
-            if isinstance(before, Named) and isinstance(now, Named) and before.name in ("", now.name):
-                given[slot] = now.with_settings({**before.settings, **now.settings})
+            if isinstance(now, Named):
+                same = isinstance(before, Named) and before.name in ("", now.name)
+                kept = now.with_settings({**before.settings, **now.settings}) if same else now
+                given[slot] = dataclasses.replace(kept, trusted=True)
         return dataclasses.replace(self, **given)
 
     def with_trusted(self, **parts: Any) -> Recipe:
@@ -168,7 +172,8 @@ class Recipe:
     def from_toml(cls, path: Path) -> Recipe:
         """Read what `to_toml` wrote, or what a person wrote."""
         try:
-            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+            found = cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+            return dataclasses.replace(found, from_file=True)
         except FileNotFoundError as error:
             raise InputError(f"there is no recipe at {path}") from error
         except OSError as error:

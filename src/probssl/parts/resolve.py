@@ -168,6 +168,7 @@ def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:
 
 def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     """Fill in what suits the data, and refuse what does not go together. With `own`, as of files, names are ours."""
+    own = own or recipe.from_file
     from torch import nn
 
     for slot in SLOTS:

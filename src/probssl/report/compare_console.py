@@ -31,7 +31,9 @@ def show(result: CompareResult) -> None:
     console.print()
     console.print(_leaderboard(result))
     console.print(
-        "± standard deviation over seeds; the last three are what no training gives", style="dim", highlight=False
+        "± standard deviation over seeds; the last three rows are baselines without training",
+        style="dim",
+        highlight=False,
     )
     console.print()
     for line in result.findings:

@@ -319,9 +319,9 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         console.print(escape(note))
     if diagnosis.facts:
         facts = " · ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in diagnosis.facts.items())
-        console.print(f"last look  {facts}", style="dim", soft_wrap=True)
+        console.print(f"latest measurements  {facts}", style="dim", soft_wrap=True)
     for kind, reason in diagnosis.risks.items():
-        console.print(f"left open by this loss  {name_of(kind)}: {escape(reason)}", style="dim", soft_wrap=True)
+        console.print(f"not ruled out by this loss  {name_of(kind)}: {escape(reason)}", style="dim", soft_wrap=True)
 
 
 def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outside: int) -> None:

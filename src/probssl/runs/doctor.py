@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -193,12 +194,13 @@ class Diagnosis:
         }
 
 
-def examine(run: Run) -> Diagnosis:
-    """Diagnose a run: collapse, failure, unfinished training, and how far its loss is from the best possible.
+def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
+    """Diagnose a run, or that in a folder: collapse, failure, unfinished training, how far its loss is from the best.
 
     What happened while training is read from the log. Where the loss stands is read from the metrics of the run, or
     measured on its data if they are missing.
     """
+    run = run if isinstance(run, Run) else Run(run)
     rows, resolved = run.rows, run.resolved
     risks = _risks(resolved, term_names(rows[-1]) if rows else [])
     if not rows:

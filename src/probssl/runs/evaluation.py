@@ -264,6 +264,8 @@ def evaluate(
     announce: Callable[[str], Any] = lambda name: None,
 ) -> Comparison:
     """Every metric that applies, for the model and for what no learning gives, on the rows of `judged_rows`."""
+    if not isinstance(model, Model):
+        raise InputError(f"evaluate takes a model, run.model for example, and not {type(model).__name__}")
     if seed < 0:
         raise InputError(f"the seed must be a whole number from 0, not {seed}")
     observed, fitting = judged_rows(model, data, seed, depth)

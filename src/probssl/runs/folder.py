@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,8 @@ from probssl.data import IMAGES, Corrupt, Dataset, Progress, Rows, is_dataset, l
 from probssl.errors import CheckpointError, InputError
 from probssl.model import Model
 from probssl.parts.facts import Facts
-from probssl.parts.recipe import Recipe
+from probssl.parts.recipe import Named, Recipe
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.runs.evaluation import Comparison
 from probssl.training.distributed import processes
@@ -123,6 +124,16 @@ class Run:
     def recipe(self) -> Recipe:
         """What the run was asked to do, every choice spelled out."""
         return Recipe.from_toml(self.folder / RECIPE)
+
+    def handed_in(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Of parts that a person gives, those that this run needs to be handed in, since they are not ours."""
+        theirs = {}
+        for slot, part in parts.items():
+            stored = getattr(self.recipe, slot)
+            known = isinstance(stored, Named) and (not stored.name or not KINDS[slot].find(stored.name).plugin)
+            if part is not None and stored is not None and not known:
+                theirs[slot] = part
+        return theirs
 
     @cached_property
     def source(self) -> Source:

@@ -47,18 +47,20 @@ class Reading:
             "corrupt": self.corrupt,
         }
         features = base.model.feature_names or None if base is not None else None
+        said = self.test is None or isinstance(self.test, (str, os.PathLike, int, float)) or is_dataset(self.test)
+        test = self.test if said else load(self.test, **options)
 
         def read() -> Dataset:
             with announce.reading(os.fspath(data) if named else "object") as bytes_read:
-                return load(data, **options, features=features, test=self.test, seed=seed % 2**32, progress=bytes_read)
+                return load(data, **options, features=features, test=test, seed=seed % 2**32, progress=bytes_read)
 
         dataset = processes.first_then_others(read)
         if isinstance(dataset, Table):
             check_trainable(dataset, keep_constant=self.keep_constant)
-        divided, test = _divided(dataset, self.test, seed)
+        divided, test = _divided(dataset, test, seed)
         source = Source(
             from_anywhere(data, dataset),
-            **{**options, "label": self.label if named else self.label or dataset.label_name},
+            **{**options, "label": dataset.label_name if is_dataset(data) else self.label},
             test=test,
             keep_constant=self.keep_constant,
             seed=seed,
@@ -80,7 +82,13 @@ class Reading:
         if before.source.data in folders.OBJECTS:
             raise InputError(f"the run was trained on an object in memory ({before.source.data}): hand it in again")
         with announce.reading(before.source.data) as bytes_read:
-            return processes.first_then_others(lambda: before.source.read(bytes_read)), before.source
+            try:
+                return processes.first_then_others(lambda: before.source.read(bytes_read)), before.source
+            except InputError as error:
+                if "there is no file" not in str(error):
+                    raise
+                again = f"if it has moved, say where it is: probssl fit NEW --resume --out {before.folder}"
+                raise InputError(f"{error}; {again}") from error
 
 
 def _divided(dataset: Dataset, test: Any, seed: int) -> tuple[Dataset, float | str | None]:

@@ -10,6 +10,7 @@ from probssl.errors import InputError
 from probssl.model import Model
 from probssl.parts.resolve import Resolved
 from probssl.runs.folder import Run
+from probssl.training.loop import make_optimiser
 
 
 def starting_model(
@@ -21,6 +22,7 @@ def starting_model(
         _take_over(model, base)
     if weights is not None:
         _load_weights(model, Path(weights))
+    make_optimiser(model.encoder, model.objective, resolved.plan)  # refuses where nothing would be trained
     return model
 
 

@@ -105,6 +105,8 @@ def fit(
     changes = {**{name: value for name, value in plan.items() if value is not None}, **(settings or {})}
     before = _to_resume(out, data) if resume else None
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
+    if base is not None and not base.parts:
+        base.parts = base.handed_in(parts)
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
     reading = Reading(label, drop, ids, test, size, corrupt, keep_constant)

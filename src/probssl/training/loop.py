@@ -407,7 +407,8 @@ def make_optimiser(encoder: nn.Module, objective: nn.Module, plan: TrainingPlan)
         if parameters:
             groups.append({"params": parameters, "lr": rate})
     if not groups:
-        raise InputError("there is nothing to train: neither the encoder nor the objective has parameters")
+        why = "plan.freeze keeps all of them" if plan.freeze else "neither the encoder nor the objective has parameters"
+        raise InputError(f"there is nothing to train: {why}")
     if plan.optimiser == "sgd":
         return _uncompiled(torch.optim.SGD)(groups, lr=0.0, momentum=plan.momentum, weight_decay=plan.weight_decay)
     kind = torch.optim.AdamW if plan.optimiser == "adamw" else torch.optim.Adam
