@@ -100,7 +100,7 @@ def test_large_batches_evaluations_and_data_are_refused(monkeypatch: pytest.Monk
     assert "mostly the layers of a batch" in text
     assert "choose a smaller batch_size, dim or encoder.width" in text
     assert "the pairs of a batch" in refused(
-        monkeypatch, tmp_path, table(4000, 2), 0.1, objective="chi-squared", batch_size=4000
+        monkeypatch, tmp_path, table(20_000, 2), 0.1, objective="chi-squared", batch_size=20_000
     )
     narrow = {"dim": 2, "settings": {"encoder.hidden": [2]}}
     assert "--evaluate none" in refused(monkeypatch, tmp_path, table(400, 3000), 0.06, **narrow)

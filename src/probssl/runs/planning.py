@@ -15,7 +15,7 @@ from probssl.model.model import WHITENED_ROWS
 from probssl.parts.part import Part
 from probssl.parts.resolve import Resolved
 from probssl.parts.values import declared
-from probssl.runs.evaluation import MOST_ROWS
+from probssl.runs.evaluation import MOST_ROWS, REFERENCE_ROWS
 
 SINGLE, DOUBLE = 4, 8
 AROUND = 50e6
@@ -40,7 +40,7 @@ class Needed:
     data: float
     """Copies of the data while it is scaled, before training and before evaluation."""
     evaluation: float
-    """Raw features and PCA, beside the model and the one it began as."""
+    """Raw features and PCA, beside the model and the one it began as, and the least possible loss on all pairs."""
 
     @property
     def total(self) -> float:
@@ -77,13 +77,14 @@ def needed(
     else:
         data, single = (3.0 * DOUBLE + SINGLE) * size, 1.0 * SINGLE * size
     judged = 0 if evaluate == "none" else min(rows, 2 * MOST_ROWS[evaluate])
+    reference = 4.0 * DOUBLE * objective.pair_matrices * min(batch, REFERENCE_ROWS) ** 2
     return Needed(
         weights=weights * (4 + 2 * moments),
         rows=single,
         batch=2.0 * SINGLE * batch * views * (layers + features),
         pairs=float(SINGLE * objective.pair_matrices * batch**2),
         data=data,
-        evaluation=2 * weights + max(data, 5.0 * DOUBLE * judged * features) if judged else 0.0,
+        evaluation=2 * weights + max(data, 5.0 * DOUBLE * judged * features) * bool(judged) + reference,
     )
 
 
