@@ -134,3 +134,12 @@ def test_networks_of_ones_own_are_counted(encoder: nn.Module) -> None:
 def test_a_network_that_looks_at_its_numbers_is_counted_by_its_layers() -> None:
     resolved = resolve(Recipe(encoder=LooksAtNumbers()), Facts("table", (6,), 100))
     assert needed(resolved, 100) == needed(resolved, 100, exact=False)
+
+
+def test_comparisons_plan_for_all_models_that_train_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 8 * 10**9)
+    with pytest.raises(InputError) as error:
+        probssl.compare(table(60, 5000), trials=40, jobs=2, out=tmp_path / "comparison")
+    assert "training 24 models at a time on" in str(error.value)
+    assert "choose smaller --dims, fewer --jobs, or fewer columns" in str(error.value)
+    assert not (tmp_path / "comparison").exists()
