@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "errors": set(),
     "files": {"errors"},
     "schema": {"errors"},
+    "memory": {"errors"},
     "parts.part": {"errors"},
     "parts": {"schema", "parts.part", "energies", "encoders", "objectives", "pairings", "training", "worlds", "errors"},
     "pairings": {"parts.part", "errors"},
@@ -36,8 +37,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "metrics": {"encoders", "errors"},
     "theory": {"errors"},
     "symbolic": {"errors"},
-    "data": {"files", "worlds", "errors"},
-    "worlds": {"pairings", "theory", "errors"},
+    "data": {"files", "worlds", "memory", "errors"},
+    "worlds": {"pairings", "theory", "memory", "errors"},
     "objectives": {
         "schema",
         "parts.part",

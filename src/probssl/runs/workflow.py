@@ -23,6 +23,7 @@ from probssl.parts.resolve import Resolved, resolve
 from probssl.runs import folder as folders
 from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
 from probssl.runs.folder import MODEL, PICTURES, PROJECTION, RECIPE, Run, Source
+from probssl.runs.planning import check_memory
 from probssl.runs.reading import Announcer, Reading
 from probssl.runs.starting import starting_model
 from probssl.training import ProgressBar, Reporter
@@ -119,6 +120,8 @@ def fit(
         source = dataclasses.replace(source, facts=resolved.facts)
         if before is not None:
             folders.check_same(before.recipe, resolved.recipe)
+        if device == "cpu":
+            check_memory(resolved, dataset, evaluate)
         model = starting_model(resolved, dataset, base, weights)  # before anything is written: it may be refused
         place = processes.from_first(lambda: _place(out, source, resolved))
         started = processes.from_first(lambda: folders.check(place, resume or overwrite))
