@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ from probssl.model.observations import Observations
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 from probssl.parts.facts import Facts
+from probssl.parts.part import Part as AnyPart
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.training.checkpoints import gather, restore
@@ -268,6 +270,7 @@ class Model:
         recipe = Recipe.from_dict(metadata["recipe"]).with_trusted(**parts)
         resolved = resolve(recipe, Facts.from_dict(metadata["facts"]), own=True)
         scale = [tensors.get(f"standardiser.{part}") for part in ("mean", "scale")]
+        _check_size(resolved, tensors, path)
         made = resolved.bind()
         model = cls(
             resolved,
@@ -310,6 +313,17 @@ class Bytes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x)
+
+
+def _check_size(resolved: Resolved, tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse a file whose recipe asks for more weights than it holds, before there is memory for them."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        asked: float = sum(weight.numel() for weight in resolved.encoder_without_memory().parameters())
+    except OverflowError:
+        asked = math.inf
+    if isinstance(resolved.encoder, AnyPart) and asked > held:
+        raise InputError(f"{path} does not fit its own recipe (it holds {held:,} numbers, too few for the encoder)")
 
 
 def facts_of(data: Dataset) -> Facts:
