@@ -19,6 +19,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs.planning import needed
+from probssl.training.files import load_tensors, save_tensors
 
 MEASURED = """
 import ctypes, json, sys
@@ -143,3 +144,14 @@ def test_comparisons_plan_for_all_models_that_train_at_a_time(monkeypatch: pytes
     assert "training 24 models at a time on" in str(error.value)
     assert "choose smaller --dims, fewer --jobs, or fewer columns" in str(error.value)
     assert not (tmp_path / "comparison").exists()
+
+
+@pytest.mark.parametrize("dim", [10**12, 10**30])
+def test_a_file_that_asks_for_more_weights_than_it_holds(tmp_path: Path, dim: int) -> None:
+    probssl.fit(table(20, 4), steps=1, evaluate="none", out=tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors, metadata = load_tensors(path)
+    metadata["recipe"]["encoder"]["dim"] = dim
+    save_tensors(path, tensors, metadata)
+    with pytest.raises(InputError, match="does not fit its own recipe"):
+        probssl.Model.load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ from probssl.model.observations import Observations
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 from probssl.parts.facts import Facts
+from probssl.parts.part import Part as AnyPart
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.schema import Mismatch, conform, intact
@@ -272,6 +274,7 @@ class Model:
                 )
             stored = conform(metadata, _Stored)
             resolved = resolve(Recipe.from_dict(stored.recipe).with_trusted(**parts), stored.facts, own=True)
+            _check_size(resolved, tensors, path)
             made = resolved.bind()
             model = cls(
                 resolved,
@@ -340,6 +343,17 @@ class Bytes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x)
+
+
+def _check_size(resolved: Resolved, tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse a file whose recipe asks for more weights than it holds, before there is memory for them."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        asked: float = sum(weight.numel() for weight in resolved.encoder_without_memory().parameters())
+    except OverflowError:
+        asked = math.inf
+    if isinstance(resolved.encoder, AnyPart) and asked > held:
+        raise InputError(f"{path} does not fit its own recipe (it holds {held:,} numbers, too few for the encoder)")
 
 
 def facts_of(data: Dataset) -> Facts:

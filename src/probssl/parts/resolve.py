@@ -117,6 +117,18 @@ class Resolved:
         head, outer = self.head, self._context(None, (output_size(encoder, self.facts.shape),))
         return WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
 
+    def encoder_without_memory(self) -> nn.Module:
+        """The encoder as it will be bound, on torch's meta device; an object that has its weights already as it is."""
+        import torch
+
+        if not isinstance(self.encoder, Part):
+            return self.encoder
+        try:
+            with torch.device("meta"):
+                return self.bind_encoder()
+        except (RuntimeError, TypeError) as error:
+            raise OverflowError("the encoder has more weights than torch can count") from error
+
     def _context(self, sample: Tensor | None, shape: tuple[int, ...] | None = None) -> Context:
         shape = self.facts.shape if shape is None else shape
         return Context(shape=shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from probssl import memory
 from probssl.data import Dataset
 from probssl.model.model import WHITENED_ROWS
-from probssl.parts.part import Part
 from probssl.parts.resolve import Resolved
 from probssl.parts.values import declared
 from probssl.runs.evaluation import MOST_ROWS, REFERENCE_ROWS
@@ -58,8 +57,8 @@ def needed(
     facts, plan, objective = resolved.facts, resolved.plan, resolved.objective
     features = facts.features
     network, numbers = nn.Module(), 2.0**63  # as many as torch can count
-    with contextlib.suppress(RuntimeError, TypeError, OverflowError):
-        network = _shapes(resolved)
+    with contextlib.suppress(OverflowError):
+        network = resolved.encoder_without_memory()
         numbers = float(sum(tensor.numel() for tensor in _tensors(network).values()))
     kept = objective.settings()
     members = sum(kept[name] for name in PER_MEMBER if isinstance(kept.get(name), int))
@@ -109,15 +108,6 @@ def check_memory(resolved: Resolved, data: Dataset, evaluate: Literal["none", "q
 
 def _either(names: list[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _shapes(resolved: Resolved) -> nn.Module:
-    """The encoder as it will be bound, without memory for its weights; an object that has them already as it is."""
-    encoder = resolved.encoder
-    if not isinstance(encoder, Part):
-        return encoder
-    with torch.device("meta"):
-        return resolved.bind_encoder()
 
 
 def _tensors(network: nn.Module) -> dict[str, Tensor]:
