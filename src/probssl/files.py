@@ -87,9 +87,10 @@ def _held(path: Path, folder: bool) -> tuple[Path, int | None]:
 @functools.cache
 def sweep(folder: Path) -> None:
     """Remove what killed processes left half written in a folder, once in each process."""
-    for path in folder.iterdir() if fcntl is not None else ():
-        if not DEBRIS.fullmatch(path.name):
-            continue
+    found: list[Path] = []
+    with contextlib.suppress(OSError):  # a folder that may be written and not be listed
+        found = [path for path in folder.iterdir() if fcntl is not None and DEBRIS.fullmatch(path.name)]
+    for path in found:
         with contextlib.suppress(OSError):  # somebody holds it, or it is not ours to remove
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:

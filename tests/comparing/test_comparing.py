@@ -385,7 +385,7 @@ def test_the_run_of_the_winner_is_judged_on_rows_that_it_never_saw(result, table
     again = run.data(table)
     held = held_out(table.labels, 0)
     assert np.array_equal(again.test, held)
-    assert run.source.facts["rows"] == (~held).sum()
+    assert run.source.facts.rows == (~held).sum()
     assert evaluate(run.model, again).judged == run.comparison.judged
     assert f"{held.sum()} rows that training never saw" in run.comparison.judged
 

@@ -338,3 +338,9 @@ def test_every_name_leads_to_a_class_that_documents_its_settings() -> None:
             assert any(f"{base.__module__}:{base.__qualname__}" == registry.base for base in cls.__mro__), entry.name
             assert entry.about
             assert entry.preset.keys() <= {*cls.declared(), "strengths"} if hasattr(cls, "declared") else True
+
+
+def test_a_plan_is_a_table(tmp_path):
+    (tmp_path / "r.toml").write_text('plan = "adam"\n')
+    with pytest.raises(InputError, match="plan is a table of a recipe, not 'adam'"):
+        Recipe.from_toml(tmp_path / "r.toml")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from probssl.errors import DamagedFile, InputError
 
 FORMAT = 2
-WAY_OUT = "move it away and start again"
+WAY_OUT = "move it away, or start again (reproduce --fresh, compare --overwrite)"
 """What to do about a store that is damaged."""
 
 APPLICATION = 0x70726F62  # "prob": what kind of SQLite file this is

@@ -19,6 +19,8 @@ LIBRARY = Path(__file__).resolve().parents[1]
 
 WITHOUT_INFLUENCE = (
     "probssl.errors",
+    "probssl.files",
+    "probssl.schema",
     "probssl.runs.folder",
     "probssl.runs.listing",
     "probssl.runs.reading",

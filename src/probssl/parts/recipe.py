@@ -156,7 +156,7 @@ class Recipe:
                 flat = "" if isinstance(value, Mapping) else ": it may be the flat recipe of an older probssl"
                 tables = ", ".join((*SLOTS, PLAN))
                 raise InputError(f"a recipe has the tables {tables}, and a seed, but no {name!r}{flat}")
-            if name != "seed" and not isinstance(value, Mapping | str):
+            if name != "seed" and not isinstance(value, Mapping if name == PLAN else Mapping | str):
                 raise InputError(f"{name} is a table of a recipe, not {value!r}")
         return cls(**stored)
 
