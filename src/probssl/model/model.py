@@ -35,6 +35,7 @@ from probssl.objectives import Objective
 from probssl.pairings import Pairing
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
@@ -334,7 +335,7 @@ def _try(pairing: Pairing, x: Tensor) -> None:
             raise ValueError("its density is not one number for a pair")
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         reason = " ".join(str(error).split())[:160]
-        name = type(pairing).__name__
+        name = KINDS["pairing"].name_of(type(pairing)) or type(pairing).__name__
         raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({reason})") from error
 
 
