@@ -75,6 +75,7 @@ ALLOWED: dict[str, set[str] | None] = {
         "model",
         "runs",
         "parts",
+        "parts.part",
         "errors",
     },
     "model": {
@@ -106,9 +107,9 @@ def name_of(path: Path) -> str:
 
 
 def room_of(name: str) -> str:
-    """The part of the library that a module is of; the contract of parts is a room of its own, below all of them."""
+    """The part of the library that a module is of; the contract of parts and their names are a room below all."""
     parts = name.split(".")
-    if parts[1:3] == ["parts", "part"]:
+    if parts[1:3] in (["parts", "part"], ["parts", "registry"]):
         return "parts.part"
     return parts[1] if len(parts) > 1 else "__init__"
 

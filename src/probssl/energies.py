@@ -157,9 +157,6 @@ class Cosine(InnerProductEnergy):
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
         return unit(a, 1 / self.temperature), unit(b), -1 / self.temperature
 
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature:g}"
-
 
 class Euclidean(InnerProductEnergy):
     """δ = ½‖a − b‖²  (Siamese-EBM Eq. 45; every linear theorem needs the ½). Range [0, ∞)."""
@@ -217,9 +214,6 @@ class PNorm(Energy):
         left, right = squared_distance_factors(a, b)
         return 2 * left, right, 0.0
 
-    def extra_repr(self) -> str:
-        return f"p={self.p:g}"
-
 
 class Dot(InnerProductEnergy):
     """δ = −⟨a, b⟩ / τ. Range (−∞, ∞).
@@ -237,9 +231,6 @@ class Dot(InnerProductEnergy):
 
     def factors(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, float]:
         return a / self.temperature, b, 0.0
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature:g}"
 
 
 class Anisotropic(InnerProductEnergy):
@@ -305,9 +296,6 @@ class Anisotropic(InnerProductEnergy):
             a = unit(a)
             b = a if same else unit(b)
         return *squared_distance_factors(a, b, self.concentration), 0.0
-
-    def extra_repr(self) -> str:
-        return f"normalise={self.normalise}, isotropic={self.isotropic}"
 
 
 class Asymmetric(Energy):
@@ -397,6 +385,3 @@ class Student(Energy):
 
     def _of(self, squares: Tensor) -> Tensor:
         return 0.5 * (self.degrees + 1) * torch.log1p(squares / self.degrees)
-
-    def extra_repr(self) -> str:
-        return f"degrees={self.degrees:g}"

@@ -151,7 +151,7 @@ def test_bad_tables_leave_nothing_behind(text, flags, scratch):
         (["--ids", "nope"], ["'nope'"]),
         (["--from", "nope"], ["nope", "does not exist"]),
         (["--weights", "nope.safetensors"], ["nope.safetensors"]),
-        (["--encoder", "conv"], ["ConvEncoder takes images"]),
+        (["--encoder", "conv"], ["encoder conv is for images", "table of 4 columns"]),
         (["--encoder", "nopackage:Net"], ["nopackage:Net cannot be imported"]),
         (["--encoder", "os:path"], ["os:path is not a class"]),
         (["--encoder", "os:PathLike"], ["os:PathLike"]),

@@ -1,11 +1,13 @@
 """Help fits 80 columns, shows an example and the defaults, and comes at once."""
 
 import itertools
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from probssl.cli import app
@@ -33,6 +35,24 @@ def test_paragraphs_of_help_are_broken_where_the_terminal_ends():
         prose = text[: next(number for number, line in enumerate(text) if line.startswith("╭"))]
         for line, following in itertools.pairwise(prose):
             assert not line or not following or len(f"{line} {following.split()[0]}") > 78
+
+
+def test_a_part_is_explained_as_a_whole_in_80_columns():
+    shown = succeed("parts", "objective", "infonce").stdout
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert all(f'- `"{name}"`' in shown for name in ("batch", "originals", "two-view", "given", "batch-and-given"))
+    assert "  corrected to 1/(n − 1))" in shown, "what belongs to an item stands below its beginning"
+    assert "flat prior of ψ (`mean_variance` None) the last is" in " ".join(
+        (simvae := succeed("parts", "objective", "simvae").stdout).split()
+    )
+    assert "\n    log p(z) = −(1/2σ²)" in simvae
+
+
+def test_the_plan_is_listed_and_explained():
+    assert "\nplan\n" in succeed("parts").stdout
+    shown = succeed("parts", "plan").stdout
+    assert "--set plan.warmup=…  whole number  (default: 100)" in shown
+    assert json.loads(succeed("parts", "plan", "--json").stdout)["settings"]["optimiser"]["default"] == "adam"
 
 
 def test_every_command_is_listed():

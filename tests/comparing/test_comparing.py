@@ -24,9 +24,10 @@ from probssl.comparing.standings import predictors, rank_correlation, standings,
 from probssl.comparing.testing import Answers, HeldOut
 from probssl.comparing.work import Contest, Job, Outcome
 from probssl.data import Standardiser, Table
-from probssl.energies import Euclidean
+from probssl.energies import Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.grids.store import Store
+from probssl.objectives import InfoNCE
 from probssl.parts.facts import Facts
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy, resolve
@@ -84,6 +85,8 @@ def small(table):
         ({"energies": ["cosine", "nope"]}, "'nope'"),
         ({"objectives": ["spectral"], "energies": ["dot"]}, "spectral"),
         ({"dims": [0]}, "0"),
+        ({"objectives": [InfoNCE(Cosine(0.2))]}, r"objectives by their names, .*InfoNCE\( \(energy\): Cosine"),
+        ({"energies": [Cosine()]}, "energies by their names"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(options, named):

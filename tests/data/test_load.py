@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, TensorDataset
 
@@ -44,6 +45,20 @@ def test_rows_and_labels(rows, labels) -> None:
     np.testing.assert_array_equal(found.batch(found.rows()), rows)
     assert found.labels.tolist() == [0, 1] * 4
     assert (len(found.classes), found.label_name, found.test.sum()) == (2, "label", 2)
+
+
+def test_lists_of_rows_are_arrays() -> None:
+    found = load((ROWS.tolist(), WORDS.tolist()))
+    np.testing.assert_array_equal(found.batch(found.rows()), ROWS)
+    assert load(ROWS.tolist()).fingerprint == load(ROWS).fingerprint
+    refused("rows of the list are not of one length", [[1, 2], [3]])
+    refused("Python objects", [{"a": 1}])
+
+
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_sparse_matrices_are_to_be_made_dense(make) -> None:
+    refused(r"sparse \(\w+\): make it dense first, with \.toarray\(\)", make(ROWS))
+    refused(r"\.toarray\(\)", (make(ROWS), WORDS))
 
 
 def test_labels_that_do_not_fit() -> None:

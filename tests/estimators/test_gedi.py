@@ -91,7 +91,7 @@ def test_a_seed_decides_the_result_and_a_pickle_keeps_it(blobs, fitted):
         ({"prior": [0.5, 0.5]}, "the prior of 8 clusters needs as many numbers"),
         ({"generative": -1.0}, "weight of generative"),
         ({"settings": {"objective.sampler.step": 1}}, "no setting 'step': did you mean 'steps'?"),
-        ({"encoder": "conv"}, "takes images"),
+        ({"encoder": "conv"}, "is for images"),
     ],
 )
 def test_refusals(blobs, options, part):

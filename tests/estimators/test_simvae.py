@@ -106,7 +106,7 @@ def test_images():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"encoder": "conv"}, "takes images"),
+        ({"encoder": "conv"}, "is for images"),
         ({"related": 1}, "related"),
         ({"components": 0}, "components"),
         ({"samples": 2.5}, "samples"),

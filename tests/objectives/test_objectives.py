@@ -695,10 +695,13 @@ def normalised_encoder(**options: bool) -> nn.Sequential:
 @pytest.mark.parametrize(
     ("encoder", "named"),
     [
-        (normalised_encoder, "1 (BatchNorm1d)"),
-        (lambda: normalised_encoder(track_running_stats=False).eval(), "1 (BatchNorm1d)"),
-        (lambda: nn.Sequential(nn.Linear(INPUT, 3), Centring(3)).double(), "1 (Centring)"),
-        (lambda: nn.BatchNorm1d(INPUT).double(), "meet in BatchNorm1d"),
+        (normalised_encoder, "batch normalisation (layer '1') mixes the rows"),
+        (
+            lambda: normalised_encoder(track_running_stats=False).eval(),
+            "batch normalisation (layer '1') mixes the rows",
+        ),
+        (lambda: nn.Sequential(nn.Linear(INPUT, 3), Centring(3)).double(), "Centring (layer '1') mixes the rows"),
+        (lambda: nn.BatchNorm1d(INPUT).double(), "batch normalisation mixes the rows"),
     ],
     ids=["batch normalisation", "without running averages", "centring", "nothing else"],
 )
@@ -713,7 +716,7 @@ def test_fisher_refuses_encoders_in_which_rows_meet(objective: Objective, encode
 @pytest.mark.parametrize("objective", [Fisher, SlicedFisher])
 def test_fisher_refuses_second_encoders_in_which_rows_meet_and_takes_frozen_statistics(objective) -> None:
     views = MaskAndNoise(0.7, 0.5)(normal(7, INPUT), SlicedFisher().needs, generator(1))
-    with pytest.raises(InputError, match=r"meet in network.1 \(BatchNorm1d\)"):
+    with pytest.raises(InputError, match=r"batch normalisation \(layer 'network.1'\)"):
         objective(Asymmetric(by="encoder", network=normalised_encoder()))(smooth_encoder(), views)
     assert objective()(normalised_encoder().eval(), views).total.isfinite()
 

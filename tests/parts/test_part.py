@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from probssl import encoders, energies, objectives, pairings
 from probssl.encoders import MLP, ConvDecoder, ConvEncoder, ResidualDecoder, ResNet8, ResNet18, encode, seeded
-from probssl.energies import Anisotropic, Asymmetric, Cosine, Energy, Euclidean
+from probssl.energies import Anisotropic, Asymmetric, Cosine, Energy, Euclidean, PNorm
 from probssl.errors import InputError
 from probssl.objectives import SNL, VAE, BiasNetwork, ConstrainedGEDI, Ensemble, InfoNCE, VICReg
 from probssl.pairings import (
@@ -23,10 +23,12 @@ from probssl.pairings import (
     ImageAugmentation,
     LinearMixture,
     MaskAndNoise,
+    Views,
 )
 from probssl.parts.part import Context, Part, explanations
 
 from ..objectives.members import COUNTED, ENERGIES, NEXT, OBJECTIVES, PAIRINGS, SAMPLED, SAMPLED_ROWS, Member, each
+from ..training.parts import assert_one_sentence
 
 DIM, FEATURES, ROWS = 4, 6, 12
 IMAGES = (ConvEncoder, ResNet8, ResNet18, ConvDecoder, ResidualDecoder)
@@ -303,5 +305,78 @@ def test_keywords_change_a_context() -> None:
 def test_a_bias_by_its_name() -> None:
     assert type(SNL(bias="network").bind(dim=DIM).bias) is BiasNetwork
     assert SNL(bias="none").bind(dim=DIM).bias(torch.ones(3, DIM)).tolist() == [0, 0, 0]
-    with pytest.raises(InputError, match="network or none"):
+    with pytest.raises(InputError, match="network, none"):
         SNL(bias="nothing")
+
+
+def test_parts_within_a_part_by_their_names() -> None:
+    assert InfoNCE("cosine").settings()["energy"].temperature == Cosine().temperature
+    assert type(Asymmetric("pnorm").base) is PNorm
+    assert [type(part) for part in Ensemble(["infonce", SNL()]).objectives] == [InfoNCE, SNL]
+    assert ImageAugmentation("simclr-cifar").strengths.flip == 0.5, "names of strengths are no parts"
+
+    class Own(InfoNCE):
+        """InfoNCE with another default."""
+
+        def __init__(self, energy: Energy | str = "euclidean") -> None:
+            super().__init__(energy)
+
+    assert type(Own().energy) is Euclidean
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: InfoNCE(Cosine), ("InfoNCE", "energy", "Cosine(…)")),
+        (lambda: InfoNCE(0.1), ("InfoNCE", "energy", "0.1", "probssl parts energy")),
+        (lambda: InfoNCE("cosin"), ("cosine",)),
+        (lambda: Ensemble([InfoNCE]), ("Ensemble", "InfoNCE(…)")),
+    ],
+)
+def test_what_is_no_part_is_refused_when_it_is_given(make: Callable[[], Any], named: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert_one_sentence(error.value, *named)
+
+
+class Bare(objectives.Objective):
+    """L = 0."""
+
+    def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
+        return {"zero": encoder(views.x).sum() * 0}
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: InfoNCE(canditates="batch"), ("InfoNCE", "'candidates'")),
+        (lambda: InfoNCE(queue=3), ("InfoNCE", "queue", "energy, candidates, anchor, pair, group_size")),
+        (lambda: LinearMixture(), ("LinearMixture", "maps")),
+        (lambda: InfoNCE(Cosine(), Cosine()), ("InfoNCE", "positional")),
+        (lambda: Bare(), ("Bare", "super().__init__(energy, needs)")),
+    ],
+)
+def test_a_wrong_call_names_the_class_and_what_it_takes(make: Callable[[], Any], named: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError) as error:
+        make()
+    assert_one_sentence(error.value, *named)
+
+
+def test_a_part_shows_the_settings_that_are_not_usual() -> None:
+    assert repr(MLP(hidden=(8,))) == "MLP(hidden=(8,))"
+    assert repr(MLP((8,)).bind(shape=(3,), dim=2)).startswith("MLP(\n  hidden=(8,)\n  (0): Linear")
+    assert repr(Cosine()) == "Cosine()"
+    assert repr(Cosine(0.2)) == "Cosine(temperature=0.2)"
+    assert repr(objectives.GEDI(clusters=4)).startswith("GEDI(\n  clusters=4\n")
+    assert repr(MaskAndNoise(torch.tensor([0.5, 1.0]))) == "MaskAndNoise(preservation=[0.5, 1.0])"
+    assert repr(ImageAugmentation(flip=0.5)) == "ImageAugmentation(flip=0.5)"
+
+
+def test_a_bias_makes_one_number_of_an_embedding() -> None:
+    encoder, x = nn.Linear(FEATURES, DIM), torch.randn(5, FEATURES)
+    column, flat = nn.Linear(DIM, 1), nn.Sequential(nn.Linear(DIM, 1), nn.Flatten(0))
+    flat[0] = column
+    views = GaussianNoise(0.1)(x, SNL().needs)
+    assert SNL(bias=column)(encoder, views).numbers() == SNL(bias=flat)(encoder, views).numbers()
+    with pytest.raises(InputError, match=r"Linear makes \[5, 2\] of embeddings \[5, 4\]"):
+        SNL(bias=nn.Linear(DIM, 2))(encoder, views)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from probssl.cli.fit import parsed
 from probssl.encoders import MLP, LatentEncoder, WithHead
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
-from probssl.objectives import GEDI, SNL, InfoNCE
+from probssl.objectives import GEDI, SNL, BiasNetwork, InfoNCE, NoBias
 from probssl.pairings import GaussianNoise, ImageAugmentation, MaskAndNoise, Needs
 from probssl.parts import defaults
+from probssl.parts.describe import describe, describe_plan
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Named, Recipe
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import resolve
+from probssl.samplers import SGLD
+from probssl.training import TrainingPlan
 
 from ..fitting import resolved
 from ..training.parts import assert_one_sentence
@@ -296,7 +302,26 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             lambda: Recipe(objective="vae").with_settings({"objective.likelihood": "bernoulli"}),
             ("bernoulli", "gaussian"),
         ),
-        (lambda: Recipe(objective="fisher", pairing=ImageAugmentation()), ("Fisher", "score")),
+        (lambda: Recipe(objective="fisher", pairing="resample"), ("Fisher", "score")),
+        (lambda: Recipe(pairing=ImageAugmentation()), ("image is for images", "table of 6 columns")),
+        (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
+        (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),
+        (lambda: Recipe().with_settings({"plan.foo": 1}), ("plan has no setting 'foo'; its settings are steps",)),
+        (lambda: Recipe().with_settings({"plan.freeze": "typo"}), ("'typo'", "0, 2")),
+        (lambda: Recipe().with_settings({"plan.momentum": 0.5}), ("momentum", "sgd", "adam")),
+        (lambda: Recipe().with_settings({"plan.freeze": True}), ("plan.freeze", "list of")),
+        (lambda: Recipe().with_settings({"plan.steps": "none"}), ("plan.steps", "whole number")),
+        (lambda: Recipe().with_settings({"plan.initial_weights.alignment": "x"}), ("alignment", "number")),
+        (lambda: Recipe().with_settings({"encoder.hidden": "big"}), ("encoder.hidden", "list of whole numbers")),
+        (lambda: Recipe().with_settings({"encoder.track_running_stats": False}), ("batch_norm",)),
+        (lambda: Recipe().with_settings({"pairing.preservation": [0.1, 0.2]}), ("2 features", "6")),
+        (lambda: Recipe(pairing="rotations"), ("2 features", "6")),
+        (lambda: Recipe(encoder=nn.Linear(6, 2)).with_settings({"encoder.dim": 3}), ("dim is set by your encoder",)),
+        (lambda: Recipe(encoder=MLP()).with_settings({"encoder.dim": 3}), ("pass dim to the constructor of MLP",)),
+        (
+            lambda: Recipe(objective="fisher").with_settings({"encoder.batch_norm": True}),
+            ("batch normalisation (layer '1') mixes",),
+        ),
         (lambda: Recipe(objective="simclr", energy="asymmetric"), ("symmetric",)),
         (lambda: Recipe(objective=3), ("objective", "3")),
         (lambda: Recipe(encoder=nn.Linear(7, 2)), ("Linear", "[6]")),
@@ -323,6 +348,99 @@ def test_bad_files_are_refused_in_a_sentence_that_names_the_file(text: str, name
     with pytest.raises(InputError) as error:
         read(text)
     assert_one_sentence(error.value, "recipe.toml", *named)
+
+
+@pytest.mark.parametrize(
+    ("facts", "recipe", "setting", "found"),
+    [
+        (TABLE, Recipe(objective="snl"), "objective.bias=none", lambda made: type(made.objective.bias) is NoBias),
+        (TABLE, Recipe(objective="snl"), "objective.bias=null", lambda made: type(made.objective.bias) is BiasNetwork),
+        (TABLE, Recipe(), "plan.clip_norm=none", lambda made: made.plan.clip_norm is None),
+        (TABLE, Recipe(), "plan.clip_norm=null", lambda made: made.plan.clip_norm is None),
+        (
+            COLOUR,
+            Recipe(encoder="resnet18"),
+            "encoder.normalisation=none",
+            lambda made: made.encoder.normalisation == "none",
+        ),
+        (
+            COLOUR,
+            Recipe(objective="gedi"),
+            "objective.sampler.clip=none",
+            lambda made: made.objective.sampler.clip is None,
+        ),
+        (COLOUR, Recipe(pairing="simclr-cifar"), "pairing.flip=0", lambda made: made.pairing.strengths.flip == 0),
+        (TABLE, Recipe(), "pairing.preservation=.5", lambda made: made.pairing.preservation == 0.5),
+        (TABLE, Recipe(), "pairing.noise=1.,+.5,1e-1,1,1,1", lambda made: made.pairing.noise[1] == 0.5),
+        (TABLE, Recipe(), "plan.lr=.001", lambda made: made.plan.lr == 0.001),
+        (TABLE, Recipe(), "plan.steps=1_000", lambda made: made.plan.steps == 1000),
+        (TABLE, Recipe(), "plan.steps=1e4", lambda made: made.plan.steps == 10_000),
+        (
+            TABLE,
+            Recipe(),
+            "plan.initial_weights.alignment=64",
+            lambda made: made.plan.weights(0, {})["alignment"] == 64,
+        ),
+        (TABLE, Recipe(), "plan.freeze=0", lambda made: made.plan.freezes("0.weight")),
+    ],
+)
+def test_what_the_command_line_says_is_meant_and_kept(facts: Facts, recipe: Recipe, setting: str, found: Any) -> None:
+    """Also in the file that a run keeps, where what suits the data must not come back in its place."""
+    made = resolve(recipe.with_settings(parsed([setting])), facts)
+    assert found(made)
+    again = resolve(read(made.recipe.to_toml()), facts, own=True)
+    assert found(again)
+    assert again.recipe.as_dict() == made.recipe.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("facts", "recipe"),
+    [
+        (GREY, Recipe(encoder=MLP(dim=3))),
+        (GREY, Recipe(objective=GEDI(sampler=SGLD(steps=2)))),
+        (TABLE, Recipe(objective=SNL(Asymmetric(Cosine(0.3)), bias=BiasNetwork()))),
+        (TABLE, Recipe(encoder=MLP(dim=3), objective=InfoNCE(Cosine()))),
+    ],
+)
+def test_an_object_of_ours_is_the_same_from_a_file(facts: Facts, recipe: Recipe) -> None:
+    """What it leaves open is not what suits the data, as it is of a part that was chosen by name."""
+    made = resolve(recipe, facts)
+    again = resolve(read(made.recipe.to_toml()), facts, own=True)
+    assert repr(again.bind().objective) == repr(made.bind().objective)
+    assert repr(again.bind().encoder) == repr(made.bind().encoder)
+    assert again.recipe.as_dict() == made.recipe.as_dict()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    chosen = {
+        "plan.steps": np.int64(3),
+        "plan.lr": np.float32(0.5),
+        "pairing.preservation": np.full(6, 0.5),
+        "encoder.hidden": (np.int64(5),),
+        "encoder.batch_norm": np.bool_(True),
+    }
+    made = resolve(Recipe(seed=np.int64(4)).with_settings(chosen), TABLE)
+    told = read(made.recipe.to_toml()).as_dict()
+    assert (told["seed"], told["plan"]["steps"], told["plan"]["lr"]) == (4, 3, 0.5)
+    assert told["pairing"]["preservation"] == [0.5] * 6
+    assert (told["encoder"]["hidden"], told["encoder"]["batch_norm"]) == ([5], True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_description_is_the_whole_docstring_a_line_for_every_paragraph(kind: str) -> None:
+    for name, entry in KINDS[kind].items():
+        told, text = describe(kind, name).formula, (inspect.getdoc(entry.load()) or "").partition("\nSettings:")[0]
+        assert told.split() == text.split()
+    if kind == "objective":
+        lines = describe(kind, "infonce").formula.splitlines()
+        assert sum(line.startswith("- ") for line in lines) == 6
+        assert lines[2] == "The candidates C_i are"
+
+
+def test_the_plan_is_described() -> None:
+    told = describe_plan().as_dict()
+    assert told["settings"].keys() == {field.name for field in dataclasses.fields(TrainingPlan)}
+    assert all(setting["about"] for setting in told["settings"].values())
 
 
 def test_names_of_parts_are_told_from_files() -> None:

@@ -487,6 +487,32 @@ def test_resuming_with_another_recipe_is_refused(copy: Path, change: dict[str, A
     assert contents(copy) == before
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"settings": {"plan.steps": 3}}, ("steps is 12 and plan.steps is 3",)),
+        ({"settings": {"encoder.dim": 4}}, ("dim is 3 and encoder.dim is 4",)),
+        ({"reporter": print}, ("training.Reporter",)),
+        ({"settings": {"plan.freeze": ["typo"]}}, ("'typo'",)),
+        ({"pairing": "simclr-cifar"}, ("simclr-cifar is for images", "a table of 5 columns")),
+    ],
+)
+def test_choices_that_contradict_each_other_leave_nothing_behind(
+    change: dict[str, Any], named: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        probssl.fit(table(), out=tmp_path / "out", **OPTIONS, **change)
+    assert_one_sentence(caught.value, *named)
+    assert not (tmp_path / "out").exists()
+
+
+def test_numbers_may_be_said_twice_and_be_those_of_numpy(tmp_path: Path) -> None:
+    options = {"steps": np.int64(3), "dim": np.int64(3), "seed": np.int64(4), "settings": {"plan.steps": 3}}
+    run = probssl.fit(table(), **options, evaluate="none", out=tmp_path)
+    told = Run(tmp_path).recipe.as_dict()
+    assert (run.step, told["seed"], told["plan"]["steps"], told["encoder"]["dim"]) == (3, 4, 3, 3)
+
+
 def test_resuming_on_other_data_is_refused(copy: Path) -> None:
     for other in (table(seed=9), table(n=41), table(d=4)):
         before = contents(copy)

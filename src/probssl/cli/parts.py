@@ -8,6 +8,8 @@ import typer
 
 from probssl.cli.app import Json, app, command, print_json
 from probssl.errors import InputError
+from probssl.parts.describe import ABOUT_PLAN, Description, describe, describe_plan
+from probssl.parts.recipe import PLAN
 from probssl.parts.registry import KINDS
 
 
@@ -18,7 +20,7 @@ def _names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _kinds(incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete)]
+    return [kind for kind in (*KINDS, PLAN) if kind.startswith(incomplete)]
 
 
 @app.command(epilog="Example: probssl parts objective snl")
@@ -26,18 +28,23 @@ def _kinds(incomplete: str) -> list[str]:
 def parts(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}", autocompletion=_kinds),
+        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}, plan", autocompletion=_kinds),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Part to explain", autocompletion=_names)] = None,
     as_json: Json = False,
 ) -> None:
     """List the parts of a training: kinds, names of a kind, or the formula and settings of one."""
+    if kind == PLAN and name is None:
+        _show(describe_plan(), as_json)
+        return
     if kind is not None and kind not in KINDS:
-        raise InputError(f"there is no kind of part {kind!r}: choose {', '.join(KINDS)}")
+        raise InputError(f"there is no kind of part {kind!r}: choose {', '.join(_kinds(''))}")
     if kind is not None and name is not None:
-        _explain(kind, name, as_json)
+        _show(describe(kind, name), as_json)
         return
     listed = {of: {entry.name: entry.about for entry in KINDS[of].values()} for of in ([kind] if kind else KINDS)}
+    if kind is None:
+        listed[PLAN] = {"": ABOUT_PLAN}
     if as_json:
         print_json(listed)
         return
@@ -46,11 +53,9 @@ def parts(
     show_names(listed)
 
 
-def _explain(kind: str, name: str, as_json: bool) -> None:
-    from probssl.parts.describe import describe
+def _show(found: Description, as_json: bool) -> None:
     from probssl.report.console import show_part
 
-    found = describe(kind, name)
     if as_json:
         print_json(found.as_dict())
     else:

@@ -140,7 +140,11 @@ def candidates(
 
 def _known(kind: str, names: Sequence[str]) -> list[str]:
     """The names without repetitions, each of which there must be."""
-    return [KINDS[kind].find(name).name for name in dict.fromkeys(names)]
+    listed = [names] if isinstance(names, str) else list(names)
+    if other := [name for name in listed if not isinstance(name, str)]:
+        plural, what = KINDS[kind].plural, " ".join(repr(other[0]).split())
+        raise InputError(f"compare takes {plural} by their names, as probssl parts {kind} lists them, not {what}")
+    return [KINDS[kind].find(name).name for name in dict.fromkeys(listed)]
 
 
 def _widths(dims: Sequence[int]) -> tuple[int, ...]:

@@ -32,6 +32,15 @@ def hold(source: object, progress: Progress | None = None) -> Held:
     """An object as rows and labels; a frame stays what it is."""
     if isinstance(source, np.ndarray):
         return Held("array", source)
+    if isinstance(source, list):
+        try:
+            return Held("array", np.asarray(source))
+        except ValueError:
+            raise InputError(
+                "the rows of the list are not of one length: give every row the same number of values"
+            ) from None
+    if type(source).__module__.startswith("scipy.sparse"):
+        raise InputError(f"the data is sparse ({type(source).__name__}): make it dense first, with .toarray()")
     if isinstance(source, tuple):
         if len(source) != 2:
             raise InputError(f"a tuple of data is (rows, labels), and this one has {len(source)} entries")

@@ -62,6 +62,8 @@ class MLP(Encoder, nn.Sequential):
         super().__init__()
         if min([*(hidden or ()), 1 if dim is None else dim]) < 1:
             raise InputError(f"the widths of an MLP must be positive, not {list(hidden or ())} and {dim}")
+        if not (track_running_stats or batch_norm):
+            raise InputError("track_running_stats is of batch normalisation: leave it out, or set batch_norm=True")
         self.hidden = None if hidden is None else tuple(int(width) for width in hidden)
         self.dim, self.bias, self.slope, self.he = dim, bias, slope, he
         self.batch_norm, self.track_running_stats = batch_norm, track_running_stats

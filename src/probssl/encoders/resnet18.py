@@ -109,9 +109,6 @@ class ResNet18(Encoder):
             assert isinstance(block, _Block)
             block.second.weight.mul_(len(self.blocks) ** -0.5)
 
-    def extra_repr(self) -> str:
-        return f"width={self.width}, dim={self.dim}, stem={self.stem!r}, normalisation={self.normalisation!r}"
-
 
 def _normalised(kind: Normalisation, channels: int) -> nn.Module:
     """The layer after a convolution."""

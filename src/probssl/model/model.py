@@ -37,6 +37,7 @@ from probssl.pairings import Pairing
 from probssl.parts.facts import Facts
 from probssl.parts.part import Part as AnyPart
 from probssl.parts.recipe import Recipe
+from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.schema import Mismatch, conform, intact
 from probssl.training.checkpoints import gather, restore
@@ -378,7 +379,7 @@ def _try(pairing: Pairing, x: Tensor) -> None:
             raise ValueError("its density is not one number for a pair")
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         reason = " ".join(str(error).split())[:160]
-        name = type(pairing).__name__
+        name = KINDS["pairing"].name_of(type(pairing)) or type(pairing).__name__
         raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({reason})") from error
 
 

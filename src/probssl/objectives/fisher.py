@@ -91,10 +91,11 @@ def refuse_meeting_rows(*modules: nn.Module) -> None:
         for name, layer in module.named_modules():
             if rows_meet(layer):
                 kind = type(layer).__name__
+                what = "batch normalisation" if "BatchNorm" in kind else kind
                 raise InputError(
-                    "the Fisher loss needs the slope of each row's energy in that row alone, and the rows of a batch "
-                    f"meet in {f'{name} ({kind})' if name else kind}: use layer or group normalisation in its place, "
-                    "as in ResNet18(normalisation='group'), or none"
+                    "the Fisher loss needs the slope of each row's energy in that row alone, and "
+                    f"{what}{f' (layer {name!r})' if name else ''} mixes the rows of a batch: use layer or group "
+                    "normalisation in its place, as in ResNet18(normalisation='group'), or none"
                 )
 
 

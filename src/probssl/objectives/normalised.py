@@ -52,9 +52,6 @@ class NoBias(Bias):
         return embedding.new_zeros(embedding.shape[0])
 
 
-BIASES: dict[str, type[Bias]] = {"network": BiasNetwork, "none": NoBias}
-
-
 class Biased(PairObjective):
     """Shared by NCE and SNL: logits of all pairs of a batch, and the bias of each augmented anchor.
 
@@ -66,16 +63,22 @@ class Biased(PairObjective):
     learns: ClassVar[Literal["posterior", "ratio"]] = "ratio"
     bias: nn.Module
 
-    def __init__(self, energy: Energy | None, bias: Bias | nn.Module | str | None, pair: Pair) -> None:
+    def __init__(self, energy: Energy | None, bias: Bias | nn.Module | None, pair: Pair) -> None:
         super().__init__(Euclidean() if energy is None else energy, pair=pair)
-        if isinstance(bias, str) and bias not in BIASES:
-            raise InputError(f"the bias is {' or '.join(BIASES)}, or a module, not {bias!r}")
-        self.bias = BIASES[bias]() if isinstance(bias, str) else BiasNetwork() if bias is None else bias
+        self.bias = BiasNetwork() if bias is None else bias
 
     def logits_and_bias(self, encoder: nn.Module, views: Views) -> tuple[PairLogits, Tensor]:
         """−δ(x_i, x̃_j) for all pairs, [n, n], and λ(x̃_j), [n]."""
         first, second = self.embed_pair(encoder, views)
-        return PairLogits.of(self.energy, first, second), self.bias(second)
+        bias = self.bias(second)
+        if bias.shape == (*second.shape[:-1], 1):  # of a linear map to one number
+            bias = bias.squeeze(-1)
+        if bias.shape != second.shape[:-1]:
+            raise InputError(
+                f"the bias {type(self.bias).__name__} makes {list(bias.shape)} of embeddings {list(second.shape)}: it "
+                "should make one number of each"
+            )
+        return PairLogits.of(self.energy, first, second), bias
 
 
 class NCE(Biased):
@@ -99,7 +102,7 @@ class NCE(Biased):
         self,
         energy: Energy | None = None,
         *,
-        bias: Bias | nn.Module | str | None = None,
+        bias: Bias | nn.Module | None = None,
         prior: float | None = None,
         pair: Pair = "original",
     ) -> None:
@@ -145,7 +148,7 @@ class SNL(Biased):
         self,
         energy: Energy | None = None,
         *,
-        bias: Bias | nn.Module | str | None = None,
+        bias: Bias | nn.Module | None = None,
         pair: Pair = "original",
     ) -> None:
         super().__init__(energy, bias, pair)

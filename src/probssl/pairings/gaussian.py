@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from probssl.pairings.views import Pairing, standard_normal
 class _LinearGaussian(Pairing):
     """Shared by the linear pairings: additive noise ε ~ N(μ, Σ) with a scalar, diagonal or full Σ."""
 
+    per_feature: ClassVar[tuple[str, ...]] = ("noise_root", "noise_mean")
     noise_mean: Tensor
     noise_root: Tensor  # scalar or [d]: standard deviations; [d, d]: lower Cholesky factor
 
@@ -146,6 +148,8 @@ class LinearMixture(_LinearGaussian):
         covariance: Σ [d, d] of the noise, in place of standard deviations.
     """
 
+    takes: ClassVar[int | None] = 1
+    per_feature: ClassVar[tuple[str, ...]] = ("maps", "noise_root", "noise_mean")
     maps: Tensor
     log_weights: Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class CountableImageAugmentation(Pairing):
         strengths: as of `ImageAugmentation`.
         changes: as of `ImageAugmentation`.
     """
+
+    takes: ClassVar[int | None] = 3
 
     def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()
@@ -102,9 +104,6 @@ class CountableImageAugmentation(Pairing):
             [(1 - s.sobel, _same), (s.sobel, transforms.sobel)],
         ]
         return [[outcome for outcome in outcomes if outcome[0] > 0] for outcomes in steps]
-
-    def extra_repr(self) -> str:
-        return self.augmentation.extra_repr()
 
 
 def _same(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -151,6 +151,8 @@ class ImageAugmentation(SampledPairing):
         changes: single strengths in place of those: `ImageAugmentation("simclr-cifar", crop_scale=0.2)`.
     """
 
+    takes: ClassVar[int | None] = 3
+
     def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()
         given = image_preset(strengths) if isinstance(strengths, str) else strengths or ImageStrengths()
@@ -172,9 +174,6 @@ class ImageAugmentation(SampledPairing):
     @property
     def knows_score(self) -> bool:
         return has_score(self.strengths)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.settings().items())
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return _change_some(self._moved(x, generator), self.strengths.noise, self._noise, generator)

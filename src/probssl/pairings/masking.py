@@ -29,6 +29,8 @@ class MaskAndNoise(FeaturewisePairing):
     """
 
     draws: ClassVar[int] = 2
+    takes: ClassVar[int | None] = 1
+    per_feature: ClassVar[tuple[str, ...]] = ("preservation", "noise")
     preservation: Tensor
     noise: Tensor
 
@@ -92,6 +94,8 @@ class Resampled(SampledPairing):
     Settings:
         rate: ρ, the share of features that are resampled.
     """
+
+    takes: ClassVar[int | None] = 1
 
     def __init__(self, rate: float = 0.5) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ class Needs:
     `negatives` for explicit negatives, `directions` for that many random directions in the space of observations,
     `noise` for that many normal numbers for every observation and its relatives, from which latents are drawn,
     `index` for which data points these are: that is for training to say, which knows, and not for the pairing.
-    `latents` asks for what the observations were made from, which a world alone knows.
+    `latents` asks for what the observations were made from, which only a world knows.
     """
 
     augmented: int = 1
@@ -58,6 +58,23 @@ class Pairing(Part, nn.Module, abc.ABC):
 
     knows_density: ClassVar[bool] = True
     """Whether `log_prob` can be asked for."""
+
+    takes: ClassVar[int | None] = None
+    """How many dimensions an observation has: 1 in a table, 3 as an image; None if it may have any number."""
+
+    per_feature: ClassVar[tuple[str, ...]] = ()
+    """Buffers that may hold one number per feature, in their last dimension."""
+
+    def check_features(self, features: int) -> None:
+        """Refuse data with other features than the pairing has numbers for."""
+        for name in self.per_feature:
+            value = getattr(self, name)
+            if value.ndim and value.shape[-1] not in (1 if value.ndim == 1 else features, features):
+                advice = ": give one number, or one per feature" if value.ndim == 1 else ""
+                raise InputError(
+                    f"the {name.replace('_', ' ')} of {type(self).__name__} is for {value.shape[-1]} features, and the "
+                    f"data has {features}{advice}"
+                )
 
     @property
     def knows_score(self) -> bool:

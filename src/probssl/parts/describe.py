@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import types
-import typing
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union
+from typing import Any
 
 from probssl.parts import values
+from probssl.parts.recipe import PLAN
 from probssl.parts.registry import KINDS
+
+ABOUT_PLAN = "the optimisation: steps, batch size, learning rate, schedule"
+
+SUITED = (
+    "Steps, batch size, learning rates and clip_norm that are not given are those that suit the data, where fit trains."
+)
+
+ITEM = re.compile(r"\s*(- |\d+\. )")
+"""How an item of a list begins."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +43,44 @@ class Description:
 
 def describe(kind: str, name: str) -> Description:
     """All that its class says of a part."""
-    registry = KINDS[kind]
-    entry = registry.find(name)
+    entry = KINDS[kind].find(name)
     cls = entry.load()
-    settings = {
+    settings = _settings(cls, entry.preset)
+    formula = _unwrapped((inspect.getdoc(cls) or "").partition("\nSettings:")[0].strip())
+    admits = dict(cls.admits) if hasattr(cls, "admits") else None
+    return Description(kind, name, entry.about, formula, settings, values.plain(entry.preset), _needs(cls), admits)
+
+
+def describe_plan() -> Description:
+    """The same of the plan of a training, of which there is one kind."""
+    from probssl.training.plan import TrainingPlan
+
+    about = f"{(inspect.getdoc(TrainingPlan) or '').partition(chr(10))[0]}\n\n{SUITED}"
+    return Description(PLAN, "", ABOUT_PLAN, about, _settings(TrainingPlan, {}), {})
+
+
+def _settings(cls: type, preset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
         setting.name: {
-            "type": shown_type(setting.annotation),
-            "default": values.plain(entry.preset.get(setting.name, setting.default)),
+            "type": values.shown_type(setting.annotation),
+            "default": values.plain(preset.get(setting.name, setting.default)),
             "about": setting.about,
         }
         for setting in values.declared(cls).values()
     }
-    text = (inspect.getdoc(cls) or "").partition("\nSettings:")[0].strip()
-    formula = "\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")[:2])
-    admits = dict(cls.admits) if hasattr(cls, "admits") else None
-    return Description(kind, name, entry.about, formula, settings, values.plain(entry.preset), _needs(cls), admits)
+
+
+def _unwrapped(text: str) -> str:
+    """A docstring with a line for every paragraph, item of a list and formula, whatever the width it was written to."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        goes_on = lines and lines[-1] and line and not ITEM.match(line)
+        deeper = len(line) - len(line.lstrip()) >= 4  # a formula
+        if goes_on and not deeper:
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def markdown(kind: str) -> str:
@@ -76,21 +109,3 @@ def _needs(cls: type) -> tuple[str, ...]:
         "samples": "samples of its density while training",
     }
     return tuple(text for name, text in words.items() if getattr(cls, name, False))
-
-
-def shown_type(annotation: Any) -> str:
-    """A type in words: "number", "original or augmented", "energy"."""
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        inner = [shown_type(option) for option in typing.get_args(annotation) if option is not types.NoneType]
-        return " or ".join(dict.fromkeys(inner))
-    if typing.get_origin(annotation) is Literal:
-        return " or ".join(map(str, typing.get_args(annotation)))
-    registry = values.registry_of([annotation])
-    if registry is not None:
-        return registry.kind
-    if values.is_sequence(annotation):
-        inner = [shown_type(option) for option in typing.get_args(annotation) if option is not Ellipsis]
-        return f"list of {' or '.join(f'{kind}s' for kind in dict.fromkeys(inner)) or 'values'}"
-    names = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-    called = getattr(annotation, "__name__", str(annotation))
-    return names.get(annotation, "network" if called == "Module" else called)

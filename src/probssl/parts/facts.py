@@ -33,6 +33,14 @@ class Facts:
         return math.prod(self.shape)
 
     @property
+    def words(self) -> str:
+        """What the data is, for a sentence."""
+        if self.kind == "table":
+            return f"a table of {self.features} columns"
+        sizes = " × ".join(map(str, self.shape))
+        return f"images of {sizes}" if self.kind == "images" else f"a {self.kind} of {sizes} numbers each"
+
+    @property
     def coloured(self) -> bool:
         """Whether images have colours."""
         return self.kind == "images" and self.shape[0] == 3

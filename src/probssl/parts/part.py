@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import functools
 import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from probssl.errors import InputError
+from probssl.parts.registry import options_of, registry_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -131,6 +133,16 @@ class Part:
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
 
+    def extra_repr(self) -> str:
+        """Settings that are not the usual ones; torch shows parts within on lines of their own."""
+        usual = {name: setting.default for name, setting in self.declared().items()}
+        shown = {
+            name: value.tolist() if hasattr(value, "tolist") else value
+            for name, value in self.settings().items()
+            if not hasattr(value, "named_modules")
+        }
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if value != usual.get(name))
+
     @classmethod
     def formula(cls) -> str:
         """The first line of the docstring."""
@@ -138,18 +150,81 @@ class Part:
 
 
 def _recording(function: Function) -> Function:
-    """A constructor that remembers what it was called with, unless a subclass's constructor called it."""
+    """A constructor that takes parts by name, and remembers what it was called with.
+
+    It does not if a subclass's constructor called it.
+    """
     signature = inspect.signature(function)
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(function)
+        except NameError:  # of a class within a function
+            return {}
 
     @functools.wraps(function)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
-        if type(self).__init__ is wrapped:
+        outermost = type(self).__init__ is wrapped
+        called = type(self).__name__ if outermost else function.__qualname__.rpartition(".")[0]
+        try:
             given = signature.bind(self, *args, **kwargs)
-            given.apply_defaults()
+        except TypeError as error:
+            raise TypeError(_misused(type(self), called, function, signature, kwargs, str(error))) from None
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            if isinstance(value, str | type | int | float | list | tuple):
+                given.arguments[name] = _by_name(value, hints().get(name), f"{called}: {name}")
+        if outermost:
             object.__setattr__(self, "_settings", dict(list(given.arguments.items())[1:]))
-        function(self, *args, **kwargs)
+        function(*given.args, **given.kwargs)
 
     return wrapped  # type: ignore[return-value]
+
+
+def _by_name(value: Any, annotation: Any, where: str) -> Any:
+    """The part of a name where a parameter takes parts of that kind; what can be no such part is refused."""
+    options = options_of(annotation)
+    if isinstance(value, list | tuple):
+        inner = next((entry for option in options for entry in typing.get_args(option)), None)
+        return [_by_name(entry, inner, where) for entry in value] if registry_of(options_of(inner)) else value
+    registry = registry_of(options)
+    if registry is None:
+        return value
+    if isinstance(value, type):
+        raise InputError(f"{where} is the class {value.__name__}: give an object, {value.__name__}(…)")
+    if isinstance(value, str) and (value in registry or str not in options):
+        entry = registry.find(value, own=value not in registry)  # a class elsewhere is given as an object
+        return entry.load()(**entry.preset)
+    if not isinstance(value, tuple(option for option in options if isinstance(option, type))):
+        raise InputError(f"{where} cannot be {value!r}: give its name, see probssl parts {registry.kind}, or an object")
+    return value
+
+
+def _misused(
+    cls: type, called: str, function: Any, signature: inspect.Signature, kwargs: Mapping[str, Any], error: str
+) -> str:
+    """The sentence about a call of a constructor that does not fit it."""
+    known = dict(list(signature.parameters.items())[1:])
+    unknown = [name for name in kwargs if name not in known]
+    if unknown and "unexpected keyword" in error:
+        return unknown_setting(called, unknown[0], known)
+    if "__init__" not in vars(cls) and error.startswith("missing"):
+        base = function.__qualname__.rpartition(".")[0]
+        needed = ", ".join(name for name, parameter in known.items() if parameter.default is parameter.empty)
+        return (
+            f"{called}: {error}, for {base}: give {needed}, or write an __init__ that calls super().__init__({needed})"
+        )
+    return f"{called}: {error}"
+
+
+def unknown_setting(what: str, name: str, known: Mapping[str, Any]) -> str:
+    """The sentence about a setting that a part does not have, with what might be meant."""
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return f"{what} has no setting {name!r}: did you mean {close[0]!r}?"
+    listed = f"its settings are {', '.join(known)}" if known else "it has none"
+    return f"{what} has no setting {name!r}; {listed}"
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from typing import Any
 
 from probssl.errors import InputError
 from probssl.parts import values
+from probssl.parts.part import Part
 from probssl.parts.registry import KINDS
 
 SLOTS = ("objective", "energy", "pairing", "encoder", "head")
@@ -44,7 +45,7 @@ class Named:
                 inner[name] = {values.NAME: inner[name]} if isinstance(inner.get(name), str) else inner.get(name) or {}
                 inner = inner[name]
                 if not isinstance(inner, dict):
-                    raise InputError(f"{name} was given as an object: give it {last} when it is made")
+                    raise InputError(_as_object(f"the {name}", inner, last))
             inner[last] = value
         return dataclasses.replace(self, settings=settings)
 
@@ -82,6 +83,7 @@ class Recipe:
         for slot in SLOTS:
             object.__setattr__(self, slot, _chosen(slot, getattr(self, slot)))
         object.__setattr__(self, PLAN, dict(self.plan))
+        object.__setattr__(self, "seed", values.native(self.seed))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**62:
             raise InputError(f"the seed must be a whole number from 0, not {self.seed!r}")
 
@@ -101,11 +103,11 @@ class Recipe:
         for slot, own in changes.items():
             chosen = getattr(self, slot)
             if slot == PLAN:
-                made[slot] = {**chosen, **own}
+                made[slot] = Named("", chosen).with_settings(own).settings
             elif chosen is None or isinstance(chosen, Named):
                 made[slot] = (Named("") if chosen is None else chosen).with_settings(own)
             else:
-                raise InputError(f"the {slot} was given as an object: give it {next(iter(own))} when it is made")
+                raise InputError(_as_object(f"the {slot}", chosen, next(iter(own))))
         return dataclasses.replace(self, **made)
 
     def with_choices(self, **choices: Any) -> Recipe:
@@ -212,6 +214,13 @@ class Missing:
             f"the {self.slot} was an object of the class {self.target}, which a file does not hold: hand it in again, "
             f"{self.slot}=… in Python or --{self.slot} {self.target}"
         )
+
+
+def _as_object(what: str, part: Any, setting: str) -> str:
+    """The sentence about a setting of a part that is made already."""
+    if isinstance(part, Part):
+        return f"{what} was given as an object: pass {setting} to the constructor of {type(part).__name__}"
+    return f"{setting} is set by {what.replace('the', 'your')}, which was given as an object: leave it out"
 
 
 def _called(choice: Any) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Union
 
 from probssl.errors import InputError
 
@@ -298,3 +300,21 @@ KINDS: dict[str, Registry] = {
     )
 }
 """Every kind of part by what recipes call it."""
+
+
+def options_of(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, or the annotation alone."""
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        return tuple(option for inner in typing.get_args(annotation) for option in options_of(inner))
+    return (annotation,)
+
+
+def registry_of(options: Sequence[Any]) -> Registry | None:
+    """The registry whose parts a setting takes."""
+    for option in options:
+        if isinstance(option, type):
+            for registry in KINDS.values():
+                path = [f"{base.__module__}:{base.__qualname__}" for base in option.__mro__]
+                if registry.base in path:
+                    return registry
+    return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from probssl.errors import InputError
 from probssl.parts import defaults, values
 from probssl.parts.facts import Facts
-from probssl.parts.part import Context, Part
+from probssl.parts.part import Context, Part, unknown_setting
 from probssl.parts.recipe import SLOTS, Missing, Named, Recipe
 from probssl.parts.registry import KINDS, Entry
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from probssl.objectives import Objective
     from probssl.pairings import Pairing
     from probssl.training.plan import TrainingPlan
+
+TAKES = {1: "tables", 3: "images"}
+"""Data by the number of dimensions of an observation."""
 
 HEAD_SEED = 2
 """What is added to the seed for the weights of a projection head; 1 for those of an objective."""
@@ -63,16 +66,19 @@ class Resolved:
 
     def called(self, slot: str) -> str:
         """The name of a part, or that of its class."""
-        part = getattr(self, slot)
         chosen = self.choices.get(slot)
-        return chosen.name if chosen else KINDS[slot].name_of(type(part)) or type(part).__name__
+        return chosen.name if chosen else _name(slot, getattr(self, slot))
 
     @property
     def recipe(self) -> Recipe:
         """All choices, spelled out: parts that have a name by it, others as objects."""
         return Recipe(
             **{slot: self._choice(slot) for slot in SLOTS if slot != "energy" or self.energy_is_open},
-            plan={field.name: getattr(self.plan, field.name) for field in dataclasses.fields(self.plan)},
+            plan={
+                name: value
+                for name, value in vars(self.plan).items()
+                if value is not None or name in defaults.plan(self.objective, self.facts)
+            },
             seed=self.seed,
         )
 
@@ -85,12 +91,11 @@ class Resolved:
         part = getattr(self, slot)
         if part is None:
             return None
-        chosen = self.choices.get(slot) or Named(KINDS[slot].name_of(type(part)) or "")
-        if not chosen.name:
-            return part
-        settings = values.settings_of(part) if isinstance(part, Part) else chosen.settings
-        given = {key: value for key, value in settings.items() if key != "energy" and value is not None}
-        return dataclasses.replace(chosen, settings=given)
+        chosen = self.choices.get(slot)
+        named = chosen or Named(KINDS[slot].name_of(type(part)) or "")
+        if not named.name or not isinstance(part, Part):
+            return named if named.name else part
+        return dataclasses.replace(named, settings=_spelled_out(part, None if chosen is None else chosen.settings))
 
     def bind(self, sample: Tensor | None = None) -> Bound:
         """Parts with initial weights, which the seed decides; `sample` is of observations as the encoder sees them."""
@@ -112,6 +117,7 @@ class Resolved:
 
         known = self._context(sample)
         encoder = seeded(self.seed, lambda: bound(self.encoder, known))
+        self.plan.check_layers(encoder)
         if self.head is None:
             return encoder
         head, outer = self.head, self._context(None, (output_size(encoder, self.facts.shape),))
@@ -132,6 +138,29 @@ class Resolved:
     def _context(self, sample: Tensor | None, shape: tuple[int, ...] | None = None) -> Context:
         shape = self.facts.shape if shape is None else shape
         return Context(shape=shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)
+
+
+def _name(slot: str, part: Any) -> str:
+    """The name of an object, or that of its class."""
+    return KINDS[slot].name_of(type(part)) or type(part).__name__
+
+
+def _spelled_out(part: Any, chosen: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings that make a part again, those of parts within too, whatever suits the data.
+
+    Of a part that was chosen by name with settings, those that are None or kept silent about are left to what suits
+    the data unless they were chosen; of an object all are as they are.
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.settings_of(part).items():
+        before = None if chosen is None else chosen.get(name)
+        if values.is_part(value):
+            inner = before if isinstance(before, Mapping) else None
+            found[name] = {**values.plain(value), **_spelled_out(value, inner)}
+        elif value is not None or chosen is None or name in chosen:
+            found[name] = value
+    silent = {name: value for name, value in (chosen or {}).items() if name not in found}
+    return {name: value for name, value in {**found, **silent}.items() if name not in ("energy", values.NAME)}
 
 
 @functools.cache
@@ -186,7 +215,7 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     for slot in SLOTS:
         if isinstance(chosen := getattr(recipe, slot), Missing):
             raise chosen.refuse()
-    made = _Choices(own)
+    made = _Choices(own, facts)
     objective = _objective(recipe, facts, made)
     beside = _entry("objective", made["objective"], own).beside if "objective" in made else {}
     pairing = _pairing(recipe, objective, facts, made)
@@ -202,9 +231,9 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
 class _Choices(dict[str, Named]):
     """What was chosen by name so far; with `own`, names are looked up among ours alone."""
 
-    def __init__(self, own: bool) -> None:
+    def __init__(self, own: bool, facts: Facts) -> None:
         super().__init__()
-        self.own = own
+        self.own, self.facts = own, facts
 
 
 Suits = Callable[[Entry, Mapping[str, Any]], dict[str, Any]]
@@ -221,6 +250,7 @@ def _part(slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Su
     if chosen is None and usual is None:
         return None
     if chosen is not None and not isinstance(chosen, Named):
+        _check_takes(slot, _name(slot, chosen), chosen, made.facts)
         return chosen
     named = usual if chosen is None else chosen
     if named is not None and not named.name:
@@ -229,6 +259,7 @@ def _part(slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Su
         named = usual.with_settings(named.settings)
     assert named is not None
     entry = _entry(slot, named, made.own)
+    _check_takes(slot, entry.name, entry.load(), made.facts)
     fixed = usual.settings if usual is not None and usual.name == named.name else {}
     suited = {key: value for key, value in suits(entry, named.settings).items() if key not in entry.preset}
     made[slot] = dataclasses.replace(named, settings=_merged(suited, fixed, named.settings))
@@ -317,6 +348,7 @@ def _pairing(recipe: Recipe, objective: Objective, facts: Facts, choices: _Choic
     made = _part("pairing", recipe.pairing, defaults.pairing(objective, facts), choices)
     if not isinstance(made, Pairing):
         raise InputError(f"a pairing is a name or a Pairing, not {made!r}")
+    made.check_features(facts.shape[-1])
     return made
 
 
@@ -334,32 +366,33 @@ def _plan(recipe: Recipe, objective: Objective, facts: Facts) -> TrainingPlan:
     given = {}
     for name, value in recipe.plan.items():
         if name not in known:
-            raise InputError(values.unknown_setting("plan", "training", name, known))
+            raise InputError(unknown_setting("plan", name, known))
         given[name] = values.convert(value, known[name], own=True, where=f"plan.{name}")
     return TrainingPlan(**{**defaults.plan(objective, facts), **given})
+
+
+def _check_takes(slot: str, name: str, part: Any, facts: Facts) -> None:
+    """Refuse a part that is for other data."""
+    takes = getattr(part, "takes", None)
+    if takes is not None and takes != len(facts.shape):
+        raise InputError(f"the {slot} {name} is for {TAKES[takes]}, and this data is {facts.words}: choose another")
 
 
 def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, head: Any, facts: Facts) -> None:
     """Refuse parts that do not go together, or not with the data."""
     what = type(objective).__name__
-    takes = getattr(encoder, "takes", None)
-    if takes is not None and takes != len(facts.shape):
-        raise InputError(
-            f"the encoder {type(encoder).__name__} takes {'images' if takes == 3 else 'rows of a table'}, and the data "
-            f"is of shape {list(facts.shape)}: choose another, for example mlp"
-        )
     if objective.compares_views and not objective.energy.symmetric:
         raise InputError(f"{what} embeds both sides of a pair alike: it takes no asymmetric energy")
     if objective.decodes and head is not None:
         raise InputError(f"{what} decodes the representation itself: leave the projection head out")
     if objective.needs.score and (pairing is None or not pairing.knows_score):
-        where = facts.relation if pairing is None else f"the pairing {type(pairing).__name__}"
+        where = facts.relation if pairing is None else f"the pairing {_name('pairing', pairing)}"
         raise InputError(
             f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
             "noise, or another objective, for example infonce"
         )
     if objective.needs.latents and facts.kind != "world":
-        raise InputError(f"{what} needs the latents that observations were made from, which a world alone knows")
+        raise InputError(f"{what} needs the latents that observations were made from, which only a world knows")
     if objective.needs.index and pairing is None:
         raise InputError(
             f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import json
 import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from probssl.errors import InputError
-from probssl.parts.part import Part, Setting, explanations
-from probssl.parts.registry import KINDS, Entry, Registry
+from probssl.parts.part import Part, Setting, explanations, unknown_setting
+from probssl.parts.registry import KINDS, Entry, options_of, registry_of
 
 NAME, OBJECT = "name", "object"
 """Keys under which a part among plain values has its name, or the class of one that has no name."""
+
+NOTHING = "null"
+"""How None is written where it is a choice of its own; "none" may also be the name of a part."""
 
 
 def build(kind: str, entry: Entry, settings: Mapping[str, Any], *, own: bool = False, where: str = "") -> Any:
@@ -30,7 +32,7 @@ def build(kind: str, entry: Entry, settings: Mapping[str, Any], *, own: bool = F
     given = {**entry.preset, **settings}
     for name in settings:
         if name not in known and name not in entry.preset:
-            raise InputError(unknown_setting(where or kind, entry.name, name, known))
+            raise InputError(unknown_setting(f"the {where or kind} {entry.name!r}", name, known))
     made = {
         name: convert(value, known[name], own=own, where=f"{where or kind}.{name}") if name in known else value
         for name, value in given.items()
@@ -54,28 +56,29 @@ def declared(cls: type) -> dict[str, Setting]:
     }
 
 
-def unknown_setting(where: str, owner: str, name: str, known: Mapping[str, Setting]) -> str:
-    """The sentence about a setting that a part does not have, with where it might belong."""
-    close = difflib.get_close_matches(name, known, 1)
-    if close:
-        return f"the {where} {owner!r} has no setting {name!r}: did you mean {close[0]!r}?"
-    listed = f"its settings are {', '.join(known)}" if known else "it has none"
-    return f"the {where} {owner!r} has no setting {name!r}: {listed}"
-
-
 def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
     """A plain value as its setting takes it; `InputError` where it cannot be one."""
-    options = _options(setting.annotation)
+    value, options = native(value), options_of(setting.annotation)
     registry = registry_of(options)
+    if isinstance(value, str) and types.NoneType in options:
+        named = _fits(value, options) or (registry is not None and value in registry)
+        if value.lower() == NOTHING or (value.lower() == "none" and not named):
+            return None
     if registry is not None and isinstance(value, str | Mapping):
         name, settings = (value, {}) if isinstance(value, str) else split(value, where)
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
-    if any(is_sequence(option) for option in options) and isinstance(value, int | float) and not _fits(value, options):
+    inner = next((_inner(option) for option in options if is_sequence(option)), None)
+    single = isinstance(value, (int, float, str) if inner is str else (int, float)) and not isinstance(value, bool)
+    if inner is not None and single and not _fits(value, options):
         value = [value]  # as the command line writes a list of one
-    if isinstance(value, list) and any(is_sequence(option) for option in options):
-        inner = next((typing.get_args(option)[0] for option in options if typing.get_args(option)), Any)
+    if inner is not None and isinstance(value, list | tuple):
         return tuple(convert(entry, Setting("", inner, None, ""), own=own, where=where) for entry in value)
+    if isinstance(value, Mapping) and (of := [option for option in options if typing.get_origin(option) is Mapping]):
+        entries = Setting("", typing.get_args(of[0])[1], None, "")
+        return {name: convert(entry, entries, own=own, where=f"{where}.{name}") for name, entry in value.items()}
+    if isinstance(value, float) and value.is_integer() and int in options and float not in options:
+        value = int(value)  # 1e4
     if str in options and isinstance(value, int | float) and not _fits(value, options):
         return str(value)  # "0", which the command line reads as a number
     if not _fits(value, options):
@@ -95,21 +98,30 @@ def split(value: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
 
 
 def read(text: str) -> Any:
-    """A value as the command line writes it: numbers, true, false, none, lists with commas, else text."""
+    """A value as the command line writes it: numbers, true, false, lists with commas, else text, "none" included."""
     text = text.strip()
-    if text.lower() in ("none", "null"):
+    if text.lower() == NOTHING:
         return None
-    try:
-        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
-    except ValueError:
-        pass
+    for parse in (json.loads, int, float):  # as JSON writes numbers, and as Python does: .5, 1_000
+        try:
+            return parse(text.lower() if text.lower() in ("true", "false") else text)
+        except ValueError:
+            pass
     return [read(part) for part in text.strip("[]()").split(",")] if "," in text else text
 
 
+def native(value: Any) -> Any:
+    """Numbers and arrays of numpy as Python's numbers and lists; anything else as it is."""
+    return value.tolist() if type(value).__module__ == "numpy" else value
+
+
 def plain(value: Any) -> Any:
-    """A setting as JSON and TOML can hold it: parts as tables with their name, and what has none as its class."""
+    """A setting as JSON and TOML can hold it: parts as tables with their name, and what has none as its class.
+
+    A None among settings that were given is written, since it may not be what suits the data.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items() if entry is not None}
+        return {str(key): NOTHING if entry is None else plain(entry) for key, entry in value.items()}
     if isinstance(value, str | bool | int | float) or value is None:
         return value
     if isinstance(value, Sequence):
@@ -120,12 +132,18 @@ def plain(value: Any) -> Any:
     for registry in KINDS.values():
         name = registry.name_of(cls)
         if name is not None:
-            return {NAME: name, **plain(settings_of(value))}
-    settings = settings_of(value) if isinstance(value, Part) else {}
-    return {
-        OBJECT: f"{cls.__module__}:{cls.__qualname__}",
-        **plain({k: v for k, v in settings.items() if k != "energy"}),
-    }
+            return {NAME: name, **_given(value)}
+    settings = _given(value) if isinstance(value, Part) else {}
+    return {OBJECT: f"{cls.__module__}:{cls.__qualname__}", **{k: v for k, v in settings.items() if k != "energy"}}
+
+
+def is_part(value: Any) -> bool:
+    """Whether a setting is a part with settings of its own."""
+    return isinstance(value, Part) or any(registry.name_of(type(value)) for registry in KINDS.values())
+
+
+def _given(part: Any) -> dict[str, Any]:
+    return {name: plain(value) for name, value in settings_of(part).items() if value is not None}
 
 
 def settings_of(part: Any) -> dict[str, Any]:
@@ -133,24 +151,6 @@ def settings_of(part: Any) -> dict[str, Any]:
     if hasattr(part, "settings"):
         return dict(part.settings())
     return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-
-
-def _options(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, or the annotation alone."""
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        return tuple(option for inner in typing.get_args(annotation) for option in _options(inner))
-    return (annotation,)
-
-
-def registry_of(options: Sequence[Any]) -> Registry | None:
-    """The registry whose parts a setting takes."""
-    for option in options:
-        if isinstance(option, type):
-            for registry in KINDS.values():
-                path = [f"{base.__module__}:{base.__qualname__}" for base in option.__mro__]
-                if registry.base in path:
-                    return registry
-    return None
 
 
 def is_sequence(option: Any) -> bool:
@@ -178,13 +178,45 @@ def _is_one(value: Any, option: Any) -> bool:
     return is_sequence(option) and isinstance(value, Sequence) and not isinstance(value, str)
 
 
+def _inner(option: Any) -> Any:
+    """What a sequence holds."""
+    return (*typing.get_args(option), Any)[0]
+
+
 def _expected(options: Sequence[Any]) -> str:
-    """What a setting could be, where that can be listed."""
+    """What a setting could be, where that can be said."""
     words = [
         str(word) for option in options if typing.get_origin(option) is Literal for word in typing.get_args(option)
     ]
     if words:
         return f": choose {', '.join(words)}"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    kinds = [names[option] for option in options if option in names]
-    return f": it is {' or '.join(kinds)}" if kinds else ""
+    kinds = [shown_type(option) for option in options if option is not types.NoneType and option is not Any]
+    known = [kind for kind in dict.fromkeys(kinds) if kind[:1].islower()]
+    return f": it is {' or '.join(map(_with_article, known))}" if known else ""
+
+
+def _with_article(kind: str) -> str:
+    if kind in ("true or false", "text"):
+        return kind
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def shown_type(annotation: Any) -> str:
+    """A type in words: "number", "original or augmented", "energy"."""
+    options = [option for option in options_of(annotation) if option is not types.NoneType]
+    if len(options) > 1:
+        return " or ".join(dict.fromkeys(map(shown_type, options)))
+    annotation = options[0]
+    if typing.get_origin(annotation) is Literal:
+        return " or ".join(map(str, typing.get_args(annotation)))
+    registry = registry_of(options)
+    if registry is not None:
+        return registry.kind
+    if is_sequence(annotation):
+        inner = [shown_type(option) for option in typing.get_args(annotation) if option is not Ellipsis]
+        return f"list of {' or '.join(f'{kind}s' for kind in dict.fromkeys(inner)) or 'values'}"
+    if typing.get_origin(annotation) is Mapping:
+        return f"table of {shown_type(typing.get_args(annotation)[1])}s"
+    names = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+    called = getattr(annotation, "__name__", str(annotation))
+    return names.get(annotation, "network" if called == "Module" else called)

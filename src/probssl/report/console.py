@@ -249,10 +249,17 @@ def show_names(listed: Mapping[str, Mapping[str, str]]) -> None:
 def show_part(part: Description) -> None:
     """A part: its formula, its settings with their defaults, and the collapses it admits."""
     console = terminal(highlight=False, markup=False)
-    console.print(f"{part.kind} {part.name}", style="bold")
-    console.print(part.formula)
+    console.print(f"{part.kind} {part.name}".rstrip(), style="bold")
+    for line in part.formula.splitlines():
+        text, indent = line.lstrip(), len(line) - len(line.lstrip())
+        if text.startswith("- "):
+            item = Table.grid()
+            item.add_row(" " * indent + "- ", text[2:])
+            console.print(item)
+        else:
+            console.print(Padding(text, (0, 0, 0, indent)))
     if part.needs:
-        console.print(f"needs  {', '.join(part.needs)}")
+        console.print(f"\nneeds  {', '.join(part.needs)}")
     for name, setting in part.settings.items():
         default = setting["default"]
         shown = default.get("name", "") if isinstance(default, dict) else json.dumps(default, ensure_ascii=False)

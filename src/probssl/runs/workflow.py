@@ -88,7 +88,7 @@ def fit(
         than before it is extended, and the learning rate follows the schedule of that many steps from there on.
         `overwrite` replaces the run in it.
     evaluate: how much is measured at the end; `probssl.evaluate` measures later.
-    progress: show a progress bar. `reporter` is called in its place, where given.
+    progress: show a progress bar. A `reporter`, a `training.Reporter`, stands in its place where given.
     device: "cuda" trains on a GPU. A script that `torchrun` starts several times trains one model in as many processes.
 
     Raises `NonFiniteLoss` when the loss is not finite, and `TrainingInterrupted`, a `KeyboardInterrupt`, after a
@@ -98,11 +98,18 @@ def fit(
         raise InputError("--resume continues a run and --overwrite replaces it: give one of them")
     if dim is not None and dim < 1:
         raise InputError(f"dim, the dimensions of the representation, must be at least 1, not {dim}")
+    if reporter is not None and not isinstance(reporter, Reporter):
+        raise InputError(f"a reporter is an object of a subclass of training.Reporter, not {reporter!r}")
     if evaluate not in ("none", "quick", "full"):
         raise InputError(f"--evaluate is none, quick or full, not {evaluate!r}")
     parts = {"objective": objective, "energy": energy, "pairing": pairing, "encoder": encoder, "head": head}
     plan = {"plan.steps": steps, "plan.batch_size": batch_size, "plan.lr": lr, "encoder.dim": dim}
-    changes = {**{name: value for name, value in plan.items() if value is not None}, **(settings or {})}
+    changes = {name: value for name, value in plan.items() if value is not None}
+    for name, value in (settings or {}).items():
+        if name in changes and changes[name] != value:
+            short = name.partition(".")[2]
+            raise InputError(f"{short} is {changes[name]} and {name} is {value}: give one of them")
+        changes[name] = value
     before = _to_resume(out, data) if resume else None
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     if base is not None and not base.parts:

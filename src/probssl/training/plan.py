@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from probssl.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 WEIGHTS_FADE = 0.9
 """Share of the steps after which `initial_weights` are gone, and after which a late annealing begins."""
@@ -17,19 +20,29 @@ WEIGHTS_FADE = 0.9
 class TrainingPlan:
     """Everything about the optimisation that does not depend on the data: `steps` of `batch_size` observations.
 
-    `optimiser` takes the learning rate `lr`, `weight_decay` and, if it is SGD, `momentum`; gradients longer than
-    `clip_norm` are shortened to it. `log_every` and `checkpoint_every` count steps, by default chosen from `steps`.
-
-    The learning rate warms up linearly over `warmup` steps, then follows a half cosine to zero (`anneal="cosine"`),
-    stays (`"constant"`), or stays and follows a half cosine to zero over the last tenth of the steps (`"late"`: where
-    the rate must not fall before `initial_weights` are gone). `objective_lr` is for the objective's own
-    parameters (bias network, predictor, concentrations) and follows the same schedule; by default it is the encoder's.
-    `initial_weights` are factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
-    `WEIGHTS_FADE` of the steps. Where positives are easily told from all others, a loss is zero long before the latents
-    are in place: `{"alignment": 64}` keeps it from that until they are.
-    `freeze` names layers of the encoder, or beginnings of their names, whose weights stay as they are: "0", "blocks.1".
-    `precision` is what the encoder computes in, its weights and the loss being float32 (or float64, if that is what the
-    weights are) all the while: `"bfloat16"` halves what activations take, and is faster only where the hardware has it.
+    Settings:
+        steps: how many.
+        batch_size: observations per step.
+        optimiser: "adam", "adamw" or "sgd".
+        lr: learning rate of the encoder, after warming up.
+        objective_lr: learning rate of the objective's own parameters (bias network, predictor, concentrations), which
+            follows the same schedule; that of the encoder unless given.
+        weight_decay: of the optimiser.
+        momentum: of the optimiser, if it is sgd.
+        warmup: steps over which learning rates rise linearly.
+        anneal: what the learning rate does after warming up: "cosine", half a cosine to zero; "constant"; or "late",
+            half a cosine to zero over the last tenth of the steps, where it must not fall before `initial_weights` are
+            gone.
+        clip_norm: length to which longer gradients are shortened.
+        initial_weights: factors that terms of the loss begin with, by name; they go to 1 geometrically over the first
+            0.9 of the steps. Where positives are easily told from all others, a loss is zero long before the latents
+            are in place: {"alignment": 64} keeps it from that until they are.
+        freeze: layers of the encoder, or beginnings of their names, whose weights stay as they are: "0", "blocks.1".
+        precision: what the encoder computes in, its weights and the loss being float32 (or float64, if that is what the
+            weights are) all the while: "bfloat16" halves what activations take, and is faster only where the hardware
+            has it.
+        log_every: steps between two rows of the log; chosen from `steps` unless given.
+        checkpoint_every: steps between two checkpoints; chosen from `steps` unless given.
     """
 
     steps: int = 2000
@@ -69,9 +82,19 @@ class TrainingPlan:
         for name, value in (self.initial_weights or {}).items():
             if not 0 < value < math.inf:
                 raise InputError(f"the initial weight of {name} must be positive and finite, not {value!r}")
+        if self.optimiser != "sgd" and self.momentum != TrainingPlan.momentum:
+            raise InputError(f"momentum is a setting of sgd, and the optimiser is {self.optimiser}: leave it out")
         for name in ("log_every", "checkpoint_every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def check_layers(self, encoder: nn.Module) -> None:
+        """Refuse to freeze layers that an encoder does not have."""
+        names = [name.removeprefix("backbone.") for name, _ in encoder.named_parameters()]
+        for layer in self.freeze:
+            if not any(name == layer or name.startswith(f"{layer}.") for name in names):
+                layers = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+                raise InputError(f"the encoder has no layer {layer!r} to freeze: its layers with weights are {layers}")
 
     def freezes(self, name: str) -> bool:
         """Whether a weight of the encoder stays as it is; the layers of one with a head are those of its backbone."""
