@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import mutations
 from tests.soak.extremes import EXTREMES
 from tests.soak.jobs import cells, outcome
 
@@ -43,8 +44,10 @@ class Tally:
         print(f"\n{'case':<40} {'tried':>8} {'failed':>8}")
         for name, count in sorted(self.tried.items()):
             print(f"{name:<40} {count:>8,} {sum(case == name for case, _ in self.broken):>8}")
+        files = sum(count for name, count in self.tried.items() if name.startswith("damaged "))
         share = self.after_checkpoint / max(self.kills, 1)
-        print(f"\n{self.kills:,} kills, {share:.0%} of them after the first checkpoint; {len(self.broken)} failures")
+        print(f"\n{self.kills:,} kills, {share:.0%} of them after the first checkpoint; {files:,} damaged files")
+        print(f"{len(self.broken)} failures")
         for name, why in self.broken:
             print(f"  {name}: {why}")
 
@@ -173,6 +176,20 @@ def soak_extremes(tally: Tally, place: Path) -> None:
             tally.broken.append((name, wrong))
 
 
+def soak_files(tally: Tally, seed: int, seconds: float, place: Path) -> None:
+    """Files of every kind, damaged in one way after another and read by a command."""
+    mutations.make_good(place)
+    mutations.make_grids(place)
+    number, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        for case in mutations.CASES:
+            name = f"damaged {case.name}"
+            tally.tried[name] += 1
+            if wrong := mutations.trial(case, place, f"{seed} {number}"):
+                tally.broken.append((name, wrong))
+        number += 1
+
+
 def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -183,7 +200,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         try:
             soak_extremes(tally, Path(place))
-            soak_kills(tally, chance, time.monotonic() + 60 * options.minutes, Path(place), cells())
+            (Path(place) / "files").mkdir()
+            soak_files(tally, options.seed, 30 * options.minutes, Path(place) / "files")
+            soak_kills(tally, chance, time.monotonic() + 30 * options.minutes, Path(place), cells())
         except KeyboardInterrupt:
             print("stopped")
     tally.show()
