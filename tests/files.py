@@ -21,7 +21,7 @@ def unplug(monkeypatch: pytest.MonkeyPatch, data: Path, cache: Path) -> None:
     monkeypatch.setenv("PROBSSL_DATA", str(data))
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("LOCALAPPDATA", str(cache))
-    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", unplugged)
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -17,6 +17,14 @@ class CheckpointError(InputError):
     """A model or checkpoint file is missing, damaged, or belongs to another run."""
 
 
+class DamagedFile(CheckpointError):
+    """A file that we wrote does not hold what we write: it was damaged, or changed by hand."""
+
+
+class DiskFull(InputError):
+    """There is no room on a disk; what was there before is unharmed."""
+
+
 class MissingExtra(InputError, ImportError):
     """An optional dependency is needed; the message names the extra that installs it."""
 

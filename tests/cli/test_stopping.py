@@ -1,13 +1,16 @@
 """Ctrl-C, SIGTERM, kill -9 and --resume, on real processes."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 from safetensors.torch import load_file
 
 from probssl.runs import Run
-from tests.cli.shell import document, probssl, refusal, start, succeed
+from tests.cli.shell import ENVIRONMENT, document, probssl, refusal, start, succeed
 
 LONG = ["--label", "kind", "--steps", "500000"]
 
@@ -141,3 +144,39 @@ def test_ctrl_c_while_evaluating_says_how_to_go_on(table, monkeypatch):
     result = probssl("fit", table, "--label", "kind", "--steps", 2, "--out", "r", "-q")
     assert result.exit_code == 130
     assert "probssl fit --resume --out r" in result.stderr
+
+
+STOPPED = """
+import os, signal, sys
+import {module} as module
+
+real = module.{name}
+
+def stopped(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*arguments, **options)
+
+module.{name} = stopped
+from probssl.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "command"),
+    [
+        ("probssl.runs.reading", "load", ["fit", "table.csv", "--steps", "2", "-q"]),
+        ("probssl.runs.workflow", "assess", ["evaluate", "run", "-q"]),
+        ("probssl.model.model", "load_tensors", ["embed", "run", "table.csv", "--out", "z.npy"]),
+        ("probssl.report.run_page", "render", ["report", "run"]),
+        ("probssl.runs.doctor", "examine", ["doctor", "run"]),
+        ("typer", "Typer", ["doctor", "run"]),
+    ],
+)
+def test_sigterm_anywhere_ends_as_ctrl_c_does(module, name, command, room):
+    place = [str(room / word) if word in ("run", "table.csv") else word for word in command]
+    program = [sys.executable, "-c", STOPPED.format(module=module, name=name), *place]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120, env={**os.environ, **ENVIRONMENT})
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr == "stopped\n"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import hashlib
 import http.server
 import os
 import subprocess
@@ -16,6 +17,9 @@ import pytest
 import torch
 
 from probssl.data import cache_directory, catalogue, check_trainable, data_directory, fetch, load, names, world_of
+from probssl.data.checksums import CHECKSUMS
+from probssl.data.directory import checksum_of
+from probssl.data.images import NAMED
 from probssl.errors import InputError
 from probssl.worlds import named_world
 
@@ -195,7 +199,7 @@ def test_offline(empty, monkeypatch):
     def unplugged(*_, **__):
         raise urllib.error.URLError("no route\nto host")
 
-    monkeypatch.setattr(urllib.request, "urlopen", unplugged)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", unplugged)
     with pytest.raises(InputError) as error:
         load("pmlb:letter")
     assert str(error.value) == (
@@ -211,6 +215,8 @@ CONTENT = gzip.compress(b"a\tb\ttarget\n1\t2\t0\n3\t4\t1\n")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    content = CONTENT
+
     def do_GET(self):
         name = self.path.rpartition("/")[2].partition(".")[0]
         if name == "absent":
@@ -219,7 +225,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name == "broken":
             self.send_error(503)
             return
-        body = b"<html>please log in</html>" if name == "portal" else CONTENT
+        if name == "moved":
+            self.send_response(302)
+            self.send_header("Location", "http://elsewhere.invalid/moved.tsv.gz")
+            self.end_headers()
+            return
+        body = b"<html>please log in</html>" if name == "portal" else self.content
         self.send_response(200)
         if name != "truncated":
             self.send_header("Content-Length", str(len(body) + (500 if name == "interrupted" else 0)))
@@ -251,12 +262,13 @@ def test_download(server, empty, monkeypatch):
     assert table.classes == ("0", "1")
     assert table.trusted
     assert steps[-1] == (len(CONTENT), len(CONTENT))
-    assert files_below(empty) == [empty / "pmlb" / "fresh.tsv.gz"]
+    assert sorted(files_below(empty)) == [empty / "pmlb" / f"fresh.tsv.gz{end}" for end in ("", ".sha256")]
+    assert [entry.name for entry in catalogue() if entry.name == "pmlb:fresh"] == ["pmlb:fresh"]
 
     def forbidden(*_, **__):
         raise AssertionError("what is there is never downloaded")
 
-    monkeypatch.setattr(urllib.request, "urlopen", forbidden)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", forbidden)
     assert fetch("pmlb:fresh") == empty / "pmlb" / "fresh.tsv.gz"
 
 
@@ -268,6 +280,8 @@ def test_download(server, empty, monkeypatch):
         ("portal", "ot a gzip"),
         ("absent", "PMLB has no data set 'absent'"),
         ("broken", "503"),
+        ("moved", "http://elsewhere.invalid/moved.tsv.gz is not an https address"),
+        ("sonar", "is not the file that was published (sha256 "),
     ],
 )
 def test_a_failed_download_leaves_nothing(server, empty, name, part):
@@ -277,6 +291,45 @@ def test_a_failed_download_leaves_nothing(server, empty, name, part):
     assert server.format(name=name) in str(error.value)
     assert "\n" not in str(error.value)
     assert not files_below(empty)
+
+
+def test_the_first_download_is_trusted_and_later_ones_must_agree(server, empty, monkeypatch):
+    path = fetch("pmlb:fresh")
+    record = path.with_name(f"{path.name}.sha256")
+    assert record.read_text() == f"{hashlib.sha256(CONTENT).hexdigest()}  fresh.tsv.gz\n"
+    path.unlink()
+    assert fetch("pmlb:fresh") == path
+    path.unlink()
+    monkeypatch.setattr(Handler, "content", gzip.compress(b"a\ttarget\n9\t0\n"))
+    with pytest.raises(InputError) as error:
+        fetch("pmlb:fresh")
+    assert "has changed since it was first downloaded" in str(error.value)
+    assert str(error.value).endswith(f"nothing of it was kept: remove {record} if you trust the new file")
+    assert files_below(empty) == [record]
+    record.unlink()
+    assert load("pmlb:fresh").features.tolist() == [[9]]
+
+
+def test_published_files_are_those_of_the_checksums(server, empty, monkeypatch):
+    monkeypatch.setitem(CHECKSUMS, "pmlb/fresh.tsv.gz", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
+    path = fetch("pmlb:fresh")
+    assert files_below(empty) == [path]  # nothing is recorded of what is known
+
+
+def test_every_published_file_has_an_address_and_a_checksum():
+    addresses = [names.PMLB_URL, *(url for known in NAMED.values() for url in known.downloads.values())]
+    assert all(url.startswith("https://") for url in addresses)
+    files = {f"pmlb/{entry.name.removeprefix('pmlb:')}.tsv.gz" for entry in PUBLISHED}
+    assert files | {path for known in NAMED.values() for path in known.downloads} == set(CHECKSUMS)
+
+
+@needs_data
+@pytest.mark.parametrize(("relative", "known"), CHECKSUMS.items())
+def test_checksums_are_those_of_the_files(relative, known):
+    if not (Path(HERE or "") / relative).exists():
+        pytest.skip(f"{relative} is not there")
+    kind, _, expected = known.partition(":")
+    assert checksum_of(Path(HERE or "") / relative, kind) == expected
 
 
 def test_an_interrupt_leaves_nothing(server, empty):

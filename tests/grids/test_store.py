@@ -6,13 +6,14 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 
-from probssl.errors import InputError
+from probssl.errors import DamagedFile, InputError
 from probssl.grids.grid import Outcome
 from probssl.grids.keys import key_of, plain
-from probssl.grids.store import DamagedStore, Store
+from probssl.grids.store import Store
 
 
 def put(store, number, result=None, code="c1", study="s", failure="", weights=None):
@@ -157,7 +158,7 @@ def test_claims_of_dead_processes_are_free_at_once_but_only_on_this_host(store, 
     rows = [("here", socket.gethostname()), ("there", "another-host")]
     with sqlite3.connect(path) as raw:
         for key, host in rows:
-            raw.execute("INSERT INTO claims VALUES (?, ?, ?, ?, 9e9)", (key, key, host, gone.pid))
+            raw.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?)", (key, key, host, gone.pid, time.time() + 60))
     assert store.claimed(["here", "there"]) == {"there"}
     assert not store.claim(["here", "there"], "me", 60)
     assert store.claim(["here"], "me", 60)
@@ -242,7 +243,7 @@ def test_damage_is_an_error_that_names_the_file(path, damage):
             raw.close()
     for read_only in (False, True):
         with (
-            pytest.raises(DamagedStore, match=r"store\.sqlite is (damaged|not a store)"),
+            pytest.raises(DamagedFile, match=r"store\.sqlite is (damaged|not a store)"),
             Store(path, read_only=read_only) as store,
         ):
             list(store.trials())
@@ -267,3 +268,18 @@ def test_a_folder_in_its_place(tmp_path):
         Store(tmp_path)
     with pytest.raises(InputError, match="cannot be read or written"):
         Store(tmp_path / "nowhere" / "store.sqlite")
+
+
+def test_a_clock_that_stepped_back_frees_what_a_host_that_died_had_claimed(store, path):
+    """Its lease then ends in the far future, and its process cannot be asked."""
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO claims VALUES ('key', 'it', 'another-host', 1, ?)", (time.time() + 1e5,))
+    assert not store.claimed(["key"])
+    assert store.claim(["key"], "me", 60)
+
+
+@pytest.mark.parametrize(("pid", "expires"), [("x", 9e9), (-1, 9e9), (2**62, 9e9), (0, "soon"), (1, b"soon"), (b"", 1)])
+def test_claims_that_nobody_wrote_like_that_are_dead(store, path, pid, expires):
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO claims VALUES ('key', 'it', ?, ?, ?)", (socket.gethostname(), pid, expires))
+    assert not store.claimed(["key"])

@@ -53,6 +53,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_compiler
 @pytest.mark.usefixtures("hasty")
+def test_a_build_that_was_killed_is_swept_at_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = tmp_path / "probssl" / "kernels" / ".kernels-0.so.0123456789ab.partial"
+    killed.mkdir(parents=True)
+    (killed / "kernels.c").write_text("half of the so")
+    assert found(monkeypatch, tmp_path)
+    (library,) = killed.parent.iterdir()
+    assert library.suffix == ".so"
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
 def test_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(monkeypatch, tmp_path)
     (library,) = (tmp_path / "probssl" / "kernels").iterdir()

@@ -22,7 +22,7 @@ from probssl.objectives import SNL, Fisher, InfoNCE, Objective
 from probssl.pairings import ImageAugmentation, MaskAndNoise, Views
 from probssl.training import ProgressBar, Reporter, TrainingPlan, fit
 from probssl.training.batches import BatchStream
-from probssl.training.log import RunLog, read_log, term_names
+from probssl.training.log import LOOKED_AT, RunLog, read_log, term_names
 from probssl.training.loop import make_optimiser
 
 from .parts import CASES, DIM, FEATURES, assert_one_sentence, assert_same_weights, plain, rows, training, without_time
@@ -305,14 +305,16 @@ def test_training_learns_and_leaves_the_data_alone(case: str) -> None:
 
 def test_log_is_strict_json_and_reads_back(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "log.jsonl")
-    log.append({"step": 0, "loss": math.nan, "x": 0.1})
-    log.append({"step": 5, "loss": math.inf, "x": 1e-300})
+    seen = {"seconds": 0.1, "lr": 0.1, **dict.fromkeys(LOOKED_AT, 1.0)}
+    log.append({"step": 0, "loss": math.nan, "x": 0.1, **seen})
+    log.append({"step": 5, "loss": math.inf, "x": 1e-300, **seen})
     log.append({"step": 5, "event": "failure", "message": "größer"})
     assert "NaN" not in (tmp_path / "log.jsonl").read_text()
     assert [row.get("loss") for row in read_log(tmp_path / "log.jsonl")] == [None, None, None]
     kept = RunLog(tmp_path / "log.jsonl", resume_at=5)
     assert [row["step"] for row in kept.rows] == [0, 5], "a failure is not carried over"
-    (tmp_path / "log.jsonl").write_text('{"step": 0}\nnonsense\n{"step": 1}\n')
+    first = (tmp_path / "log.jsonl").read_text().split("\n")[0]
+    (tmp_path / "log.jsonl").write_text(f"{first}\nnonsense\n{first}\n")
     with pytest.raises(InputError, match="line 2"):
         read_log(tmp_path / "log.jsonl")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
-import math
 import os
+import re
 import sys
+import traceback
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from probssl.errors import InputError, ProbsslError
+from probssl.files import NO_ROOM, json_text
 
 if TYPE_CHECKING:
     from probssl.data import Corrupt as DataCorrupt
@@ -59,6 +61,7 @@ Address = Annotated[
     str | None, typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress")]
+Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show the traceback of an error")]
 CORRUPT_HELP = "Unreadable images in a folder: refuse it, or skip them (default: refuse)"
 Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]
 Moved = Annotated[
@@ -68,26 +71,58 @@ Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Colum
 
 
 def command(function: Command) -> Command:
-    """Turn errors made on purpose into one sentence on standard error and the right exit code."""
+    """The last guard: what goes wrong becomes one sentence on standard error and the right exit code.
+
+    Every command takes `--debug`, which shows the traceback as well.
+    """
 
     @functools.wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guarded(*args: Any, debug: bool = False, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except ProbsslError as error:
-            fail(str(error))
-            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
-        except KeyboardInterrupt:
-            say("stopped")
-            raise typer.Exit(130) from None
         except BrokenPipeError:
             raise typer.Exit(0) from None
-        except OSError as error:
-            fail(_place(error))
-            raise typer.Exit(2) from None
+        except (Exception, KeyboardInterrupt) as error:
+            said, code = what_to_do(error)
+            if said is None:
+                raise
+            if debug:
+                traceback.print_exc()
+            if code == INTERRUPTED:
+                say(said)
+            else:
+                fail(said)
+            raise typer.Exit(code) from None
 
     guarded.__doc__ = _flowing(function.__doc__ or "")
+    debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+    signature = inspect.signature(function, eval_str=True)
+    guarded.__signature__ = signature.replace(parameters=[*signature.parameters.values(), debug])  # type: ignore[attr-defined]
+    guarded.__annotations__ = {**typing.get_type_hints(function, include_extras=True), "debug": Debug}
     return guarded  # type: ignore[return-value]
+
+
+INTERRUPTED = 130
+
+
+def what_to_do(error: BaseException) -> tuple[str | None, int]:
+    """What is said of an error, and the exit code; nothing of one that only a programmer can mend."""
+    text = str(error)
+    if isinstance(error, ProbsslError):
+        return text, 2 if isinstance(error, InputError) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", INTERRUPTED
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(text)):
+        return "out of memory: a smaller --batch-size or --dim, fewer rows or fewer --jobs need less", 2
+    if isinstance(error, OSError):
+        return _place(error), 2
+    if type(error).__name__ == "SafetensorError":
+        return f"a safetensors file cannot be read or written ({' '.join(text.split())})", 2
+    return None, 1
+
+
+OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory|Storage size calculation overflowed")
+"""How torch says that there is too little memory, on processors and on cards."""
 
 
 def _flowing(text: str) -> str:
@@ -97,7 +132,9 @@ def _flowing(text: str) -> str:
 
 
 def _place(error: OSError) -> str:
-    """Which file or folder failed, and how; a temporary file is known by its folder."""
+    """Which file or folder failed, how, and what to do; a temporary file is known by its folder."""
+    if error.errno in NO_ROOM:
+        return f"the disk of {error.filename2 or error.filename or Path.cwd()} is full: make room and try again"
     path = Path(str(error.filename2 or error.filename or "a file"))
     shown = path.parent if path.name.startswith(".") else path
     return f"{shown} cannot be read or written ({error.strerror or error})"
@@ -119,22 +156,13 @@ def say(message: str, style: str = "", lead: str = "") -> None:
 
 
 def fail(message: str) -> None:
-    """What went wrong."""
-    say(message, "bold red", "error: ")
+    """What went wrong, in one line."""
+    say(message.replace("\n", " "), "bold red", "error: ")
 
 
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(_strict(document), indent=2, allow_nan=False) + "\n")
-
-
-def _strict(value: Any) -> Any:
-    """Numbers that JSON cannot hold become null."""
-    if isinstance(value, dict):
-        return {key: _strict(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_strict(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    sys.stdout.write(json_text(document))
 
 
 def open_run(folder: Path, parts: list[str] | None = None) -> Run:

@@ -82,8 +82,8 @@ def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str]
     import numpy as np
 
     from probssl.data.writing import write
+    from probssl.files import atomic_path
     from probssl.report import tiles
-    from probssl.training.files import atomic_path
 
     if rows.ndim == 2:
         while kind in names:

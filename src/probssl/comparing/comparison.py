@@ -11,11 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from probssl import memory
 from probssl.comparing import writing
 from probssl.comparing.grid import Candidate, candidates
 from probssl.comparing.race import Race
 from probssl.comparing.result import BEST, LARGEST_CLASS, CompareResult, Final, baselines_of
-from probssl.comparing.schedule import Clock
+from probssl.comparing.schedule import COHORT, Clock
 from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
 from probssl.comparing.work import Contest, Outcome
@@ -23,6 +24,7 @@ from probssl.data import Table, check_trainable, images_of, load, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss
 from probssl.grids import backends, engine
+from probssl.grids.database import WAY_OUT
 from probssl.grids.engine import Progress
 from probssl.grids.store import Store
 from probssl.grids.versions import code_version
@@ -32,8 +34,10 @@ from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs import Source
 from probssl.runs.evaluation import UNTRAINED, baselines
+from probssl.runs.planning import needed
 from probssl.runs.reading import from_anywhere
 from probssl.runs.workflow import stem
+from probssl.schema import intact
 from probssl.training.surroundings import one_thread
 from probssl.training.watch import name_of
 
@@ -156,6 +160,7 @@ def run(
     with one_thread():
         with status("preparing", not shown):
             setup = Setup.of(table, seed)
+            _check_memory(setup, entrants, where.get("jobs") or os.cpu_count() or 1)
             dims = sorted({candidate.dim for candidate in entrants})
             encoders = every_baseline(setup, dims)
             measured = {name: setup.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
@@ -174,7 +179,7 @@ def run(
                     interrupted = True
                     if not race.outcomes:
                         raise
-        with status("testing the winner", not shown):
+        with status("testing the winner", not shown), intact(folder / writing.STORE, WAY_OUT):
             result, written = _conclude(setup, race, source, folder, encoders, measured, interrupted)
             writing.write_board(result)
             model = writing.write_run(written, setup.table, source, folder / BEST)
@@ -190,6 +195,16 @@ def run(
     if interrupted:
         raise ComparisonInterrupted(result)
     return result
+
+
+def _check_memory(setup: Setup, entrants: list[Candidate], jobs: int) -> None:
+    """Refuse what would need more memory than there is with a stack of models in every process."""
+    largest = max(entrants, key=lambda candidate: candidate.dim)
+    rows, models = len(setup.x), min(COHORT * jobs, len(entrants))
+    one = needed(resolve(largest.recipe(1, seed=0), setup.facts), rows, "none", exact=False)
+    what = f"training {models:,} models at a time on {rows:,} rows of {setup.facts.features:,} columns"
+    total = models * (one.weights / 2 + one.batch + one.pairs) + jobs * one.rows  # stacks write no checkpoints
+    memory.require(total, what, "choose smaller --dims, fewer --jobs, or fewer columns")
 
 
 def every_baseline(setup: Setup, dims: Sequence[int]) -> dict[str, nn.Module]:

@@ -11,9 +11,11 @@ import numpy as np
 from probssl.comparing.grid import Candidate
 from probssl.comparing.schedule import COHORT, Clock, Round, rounds_of, survivors
 from probssl.comparing.work import Contest, Job, Outcome, OutOfTime
+from probssl.grids.database import WAY_OUT
 from probssl.grids.engine import Engine, Progress, watched
 from probssl.grids.grid import Grid, even_parts
 from probssl.grids.workers import Here, WorkerDied
+from probssl.schema import intact
 
 
 @dataclass
@@ -74,7 +76,10 @@ class Race:
         """What the store has of a grid."""
         store = self.engine.store
         found, failures = store.results(grid.trials), store.failures(grid.trials)
-        finished = [Outcome.of(grid.trials[key], found[key], store.weights(key)) for key in grid.trials if key in found]
+        with intact(store.path, WAY_OUT):
+            finished = [
+                Outcome.of(grid.trials[key], found[key], store.weights(key)) for key in grid.trials if key in found
+            ]
         failed = [Outcome(Job.of(grid.trials[key]), {}, failure=why) for key, why in failures.items()]
         return [*finished, *failed]
 

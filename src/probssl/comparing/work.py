@@ -24,6 +24,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import resolve
+from probssl.schema import conform
 from probssl.training import Trial, fit_many
 from probssl.training.checkpoints import gather, restore
 
@@ -77,7 +78,9 @@ class Outcome:
     @classmethod
     def of(cls, config: Config, result: Result, kept: bytes | None) -> Outcome:
         """What a store has of a trial."""
-        return cls(Job.of(config), result["scores"], tuple(result["collapsed"]), result["failure"], kept)
+        scores = {name: float(score) for name, score in conform(result["scores"], dict).items()}
+        collapsed = conform(result["collapsed"], tuple[str, ...])
+        return cls(Job.of(config), scores, collapsed, conform(result["failure"], str | None), kept)
 
     def value(self, name: str) -> float:
         """A score, or not a number."""

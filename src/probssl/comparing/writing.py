@@ -13,11 +13,11 @@ from probssl.comparing.setup import some
 from probssl.comparing.work import Outcome
 from probssl.data import Table
 from probssl.errors import InputError
+from probssl.files import write_json, write_text
 from probssl.model import Model
 from probssl.runs import Source
 from probssl.runs import folder as folders
 from probssl.runs.workflow import judge
-from probssl.training.files import write_text
 from probssl.training.log import RunLog
 
 STORE, BOARD = "store.sqlite", "leaderboard"
@@ -52,7 +52,7 @@ def write_run(outcome: Outcome, table: Table, source: Source, folder: Path) -> M
     source = dataclasses.replace(
         source,
         fingerprint=table.fingerprint,
-        facts=model.facts.as_dict(),
+        facts=model.facts,
         test_rows=None if table.test is None else "".join("01"[row] for row in table.test.astype(int)),
     )
     with folders.claimed(folder):
@@ -77,4 +77,4 @@ def write_board(result: CompareResult) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(result.folder / f"{BOARD}.csv", text.getvalue())
-    folders.write_json(result.folder / f"{BOARD}.json", result.as_dict())
+    write_json(result.folder / f"{BOARD}.json", result.as_dict())

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import sys
 import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from probssl.data.checksums import CHECKSUMS
 from probssl.errors import InputError
+
+if TYPE_CHECKING:
+    import urllib.request
 
 Progress = Callable[[int, "int | None"], None]
 """Called with the bytes fetched so far and the bytes in all, where the server says."""
@@ -62,24 +69,11 @@ class NotOnServer(InputError):
     """The server answers, and has no such file."""
 
 
-def check_gzip(path: Path) -> None:
-    """A login page or half a file must not end up in the cache."""
-    with gzip.open(path, "rb") as stream:
-        while stream.read(1 << 20):
-            pass
+def download(url: str, relative: str, progress: Progress | None = None) -> Path:
+    """Fetch a file into the cache directory; it appears there whole and with the checksum that is known, or not at all.
 
-
-def check_matlab(path: Path) -> None:
-    """The same for files of MATLAB, which say what they are and not how long."""
-    with path.open("rb") as stream:
-        if not stream.read(128).startswith(b"MATLAB 5.0 MAT-file"):
-            raise OSError("it is not a MATLAB file")
-
-
-def download(
-    url: str, relative: str, progress: Progress | None = None, *, check: Callable[[Path], None] = check_gzip
-) -> Path:
-    """Fetch a file into the cache directory; it appears there whole, as far as `check` can tell, or not at all."""
+    Of a file of which none is known the first is trusted: its checksum is kept beside it, and later ones must agree.
+    """
     import http.client
     import urllib.error
     import urllib.request
@@ -88,12 +82,14 @@ def download(
     by_hand = data_directory() / relative
     temporary: Path | None = None
     try:
-        request = urllib.request.Request(url, headers={"User-Agent": "probssl"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        request = urllib.request.Request(_secure(url), headers={"User-Agent": "probssl"})
+        with urllib.request.build_opener(_secure_redirects()).open(request, timeout=TIMEOUT) as response:
             temporary = _temporary_beside(target)
             _copy(response, temporary, progress)
-        check(temporary)
+        checksum = _verified(temporary, target, url, CHECKSUMS.get(relative))
         _move(temporary, target)
+        if checksum is not None:
+            _record(target).write_text(f"{checksum}  {target.name}\n")
     except InputError:
         raise
     except urllib.error.HTTPError as error:
@@ -107,6 +103,61 @@ def download(
         if temporary is not None:
             temporary.unlink(missing_ok=True)
     return target
+
+
+def _secure(url: str) -> str:
+    """An address that nobody on the way can answer for: https, or a server on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and (parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "::1", "localhost")):
+        raise OSError(f"{url} is not an https address")
+    return url
+
+
+def _secure_redirects() -> urllib.request.BaseHandler:
+    """Follows a server that names another address, to addresses that are secure."""
+    import urllib.request
+
+    class Redirects(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, request: Any, stream: Any, code: Any, message: Any, headers: Any, url: str) -> Any:
+            return super().redirect_request(request, stream, code, message, headers, _secure(url))
+
+    return Redirects()
+
+
+def _record(target: Path) -> Path:
+    """Where the checksum of a file is kept that was trusted when it first came; `sha256sum -c` reads it."""
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _verified(path: Path, target: Path, url: str, known: str | None) -> str | None:
+    """The checksum to be recorded of a file of which none is known; a file that does not match is refused."""
+    if known is None and target.name.endswith(".gz"):
+        checksum_of(path, "gz-sha256")  # a login page or half a file must not be trusted
+    kind, _, expected = (known or "sha256:").partition(":")
+    found = checksum_of(path, kind)
+    if known is not None and found != expected:
+        raise InputError(
+            f"{url} is not the file that was published ({kind} {found}, not {expected}), and nothing of it was kept: "
+            f"try again later, or put the published file at {data_directory() / target.relative_to(cache_directory())}"
+        )
+    record = _record(target)
+    first = record.read_text(errors="replace").split() if known is None and record.is_file() else []
+    if first and first[0] != found:
+        raise InputError(
+            f"{url} has changed since it was first downloaded ({kind} {found}, not {first[0]}), and nothing of it was "
+            f"kept: remove {record} if you trust the new file"
+        )
+    return found if known is None else None
+
+
+def checksum_of(path: Path, kind: str) -> str:
+    """The checksum of a file in hexadecimal digits: `sha256`, `md5`, or `gz-sha256` of what a gzip file holds."""
+    packed = kind.startswith("gz-")
+    digest = hashlib.new(kind.removeprefix("gz-"), usedforsecurity=False)
+    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _by_hand(url: str, path: Path, reason: str) -> str:

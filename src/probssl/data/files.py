@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from probssl import memory
 from probssl.data.columns import Columns, generated_names
 from probssl.data.faults import Faults
 from probssl.data.frames import open_frame
@@ -19,6 +20,7 @@ from probssl.errors import InputError, MissingExtra
 FORMATS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
 _FEATURE_ARRAYS = ("x", "X", "features")
 _LABEL_ARRAY = "y"
+ADVICE = "leave out columns, or split the file"
 
 
 class Arrays(NamedTuple):
@@ -73,7 +75,8 @@ def open_array(
     def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
         places = range(1, len(matrix) + 1)
         if all(index < width for index in chosen):
-            block = matrix[:, list(chosen)].astype(np.float64)
+            memory.require(2.0 * 8 * len(matrix) * len(chosen), f"reading {where}", ADVICE)
+            block = matrix[:, list(chosen)].astype(np.float64, copy=False)
             note_not_finite(block, [every[index] for index in chosen], faults)
         else:
             parsed = [parse_numbers(cells(index), places, every[index], faults) for index in chosen]
@@ -196,6 +199,8 @@ def _load_numpy(path: Path, magic: bytes) -> Any:
 
 
 def _member(path: Path, archive: Any, name: str) -> np.ndarray:
+    size = max(info.file_size for info in archive.zip.infolist() if info.filename in (name, f"{name}.npy"))
+    memory.require(size, f"unpacking {path} (array {quoted(name)})", ADVICE)
     try:
         return np.asarray(archive[name])
     except Exception as error:
@@ -226,11 +231,14 @@ def _open_parquet(path: Path) -> Columns:
         except Exception as error:
             raise InputError(f"{path} is not a whole Parquet file ({type(error).__name__}): write it again") from error
 
-    schema = attempt(lambda file: file.schema_arrow)
+    schema, rows = attempt(lambda file: (file.schema_arrow, file.metadata.num_rows))
     # pandas saves the index of a table under such names: a row number is not a feature
     names = tuple(name for name in schema.names if not name.startswith("__index_level_"))
     if not names:
         raise InputError(f"{path} has no columns: add some data")
-    return open_frame(
-        names, lambda wanted: attempt(lambda file: file.read(columns=[names[index] for index in wanted])), str(path)
-    )
+
+    def read(wanted: Sequence[int]) -> Any:
+        memory.require(3.0 * 8 * rows * len(wanted), f"unpacking {path}", ADVICE)
+        return attempt(lambda file: file.read(columns=[names[index] for index in wanted]))
+
+    return open_frame(names, read, str(path))

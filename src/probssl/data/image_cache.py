@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 from probssl.data.directory import cache_directory
 from probssl.data.image_set import ImageSet
 from probssl.errors import InputError
+from probssl.files import temporary_beside
 
 _VERSION = "4"
 _ARRAYS = ("images", "labels", "ids", "test")
@@ -88,9 +88,7 @@ def _read(folder: Path, name: str) -> ImageSet | None:
 
 def _write(folder: Path, images: ImageSet) -> None:
     """The whole folder or nothing, whoever else writes it at the same time."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with temporary_beside(folder, folder=True) as temporary:
         arrays = [part for part in _ARRAYS if getattr(images, part) is not None]  # a folder may have no classes
         for part in arrays:
             np.save(temporary / f"{part}.npy", getattr(images, part), allow_pickle=False)
@@ -99,5 +97,3 @@ def _write(folder: Path, images: ImageSet) -> None:
         if folder.exists():
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would have been read
         os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -43,7 +43,9 @@ LARGEST_IMAGE = 2**24
 
 IN_MEMORY = 2**24
 """Bytes of decoded images above which they go to disk."""
-AT_ONCE = 64
+LARGEST_HEADER = 2**20
+"""Bytes of an archive that come before the contents of a file: its name, in one format or another."""
+AT_ONCE = 16
 """Files that are read ahead of the threads that decode them."""
 
 Corrupt = Literal["refuse", "skip"]
@@ -100,22 +102,38 @@ def members(path: Path, wanted: Callable[[str], bool], progress: Progress | None
     """Names and contents of the wanted files in a tar archive, in its order."""
     total, held = path.stat().st_size, 0
     try:
-        with path.open("rb") as raw, _unpressed(raw) as plain, tarfile.open(fileobj=plain, mode="r|") as archive:
-            for member in archive:
-                held += member.size
-                if member.size > LARGEST_FILE or held > LARGEST_ARCHIVE:
-                    raise InputError(
-                        f"{path} holds {held:,} bytes up to {quoted(member.name)}, more than archives of images do: "
-                        "unpack it and name the folder"
-                    )
-                if member.isreg() and wanted(member.name):
-                    yield member.name, _content(archive, member)
-                if progress is not None:
-                    progress(raw.tell(), total)
+        with path.open("rb") as raw, _unpressed(raw) as plain:
+            bounded = _Bounded(plain, path)
+            with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
+                for member in archive:
+                    bounded.left = LARGEST_FILE + LARGEST_HEADER
+                    held += member.size
+                    if member.size > LARGEST_FILE or held > LARGEST_ARCHIVE:
+                        raise InputError(
+                            f"{path} holds {held:,} bytes up to {quoted(member.name)}, more than archives of images "
+                            "do: unpack it and name the folder"
+                        )
+                    if member.isreg() and wanted(member.name):
+                        yield member.name, _content(archive, member)
+                    if progress is not None:
+                        progress(raw.tell(), total)
             plain.read(LARGEST_FILE)  # to the end, where checksums are
     except (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} is not a whole tar archive ({reason}): download it again") from error
+
+
+class _Bounded:
+    """A stream of which only so much is unpacked until more is allowed: headers of archives may be bombs as well."""
+
+    def __init__(self, stream: BinaryIO, path: Path) -> None:
+        self.stream, self.path, self.left = stream, path, LARGEST_HEADER
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0:
+            raise InputError(f"{self.path} has more between two files than archives of images do: pack it again")
+        return self.stream.read(size)
 
 
 def _unpressed(raw: BinaryIO) -> BinaryIO:

@@ -13,7 +13,7 @@ import numpy as np
 
 from probssl.data.celeba import is_celeba, read_celeba
 from probssl.data.cifar import CIFAR10_CLASSES, LAYOUTS, read_cifar
-from probssl.data.directory import Progress, check_gzip, check_matlab, data_directory, download, expanded, find
+from probssl.data.directory import Progress, data_directory, download, expanded, find
 from probssl.data.image_cache import cached
 from probssl.data.image_files import ARCHIVES, Corrupt, read_archive, read_folder
 from probssl.data.image_set import ImageSet
@@ -26,7 +26,7 @@ from probssl.data.wording import did_you_mean, quoted
 from probssl.errors import InputError
 
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/{file}"
-SVHN_URL = "http://ufldl.stanford.edu/housenumbers/{file}"
+SVHN_URL = "https://ufldl.stanford.edu/housenumbers/{file}"
 JPEG_ARCHIVE = "cifar10-jpeg.tar.xz"
 
 KEPT_FROM = 2**24
@@ -44,7 +44,6 @@ class NamedImages:
     classes: int
     downloads: dict[str, str]
     """Path in the cache -> address, of all its files."""
-    check: Callable[[Path], None] = check_gzip
     by_hand: str | None = None
     """Where it can be had by those who agree to its terms, and what to put into the data directory: no download."""
     size: int | None = None
@@ -85,7 +84,6 @@ NAMED: dict[str, NamedImages] = {
         "digits of house numbers, 32 × 32, 26,032 for tests",
         *(99_289, 3072, 10),
         _downloads("svhn", SVHN_URL, *SVHN_FILES),
-        check_matlab,
     ),
     "celeba": NamedImages(
         "faces, 64 × 64, female or male, 19,962 for tests",
@@ -181,10 +179,7 @@ def fetch_images(name: str, progress: Progress | None = None) -> list[Path]:
             f"{data_directory() / name}"
         )
     try:
-        return [
-            find(relative) or download(url, relative, progress, check=known.check)
-            for relative, url in known.downloads.items()
-        ]
+        return [find(relative) or download(url, relative, progress) for relative, url in known.downloads.items()]
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
 

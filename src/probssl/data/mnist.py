@@ -14,9 +14,10 @@ from probssl.data.directory import Progress, download, find
 from probssl.data.image_set import Bytes, ImageSet
 from probssl.errors import InputError
 
+_FASHION = "b2617bb6d3ffa2e429640350f613e3291e10b141"
 URLS = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/{file}",
-    "fashion-mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{file}",
+    "fashion-mnist": f"https://github.com/zalandoresearch/fashion-mnist/raw/{_FASHION}/data/fashion/{{file}}",
 }
 """Name -> where its files can be had."""
 

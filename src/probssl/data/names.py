@@ -18,8 +18,9 @@ from probssl.data.text import open_text
 from probssl.data.wording import did_you_mean, quoted
 from probssl.errors import InputError
 
-PMLB_URL = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/{name}/{name}.tsv.gz"
-"""Where the Penn Machine Learning Benchmark (Romano et al., 2021) keeps its files."""
+PMLB_COMMIT = "7c1f4bdc00136dc2e55c87fa6b8ba6e8af6d1a68"
+PMLB_URL = f"https://github.com/EpistasisLab/pmlb/raw/{PMLB_COMMIT}/datasets/{{name}}/{{name}}.tsv.gz"
+"""Where the Penn Machine Learning Benchmark (Romano et al., 2021) keeps its files, as of February 2025."""
 
 # rows, dimensions, classes: Table 1 of "Novel Losses for Contrastive Learning using Siamese Energy-Based Models"
 _PMLB: dict[str, tuple[int, int, int, str]] = {

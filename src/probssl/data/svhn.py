@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from probssl import memory
 from probssl.data.image_set import Bytes, ImageSet, Labels
 from probssl.errors import InputError
 
@@ -32,6 +33,7 @@ def read_mat(path: Path) -> tuple[Bytes, Labels]:
             raise InputError(f"{path} should hold X [32, 32, 3, n] of uint8, and holds {found}: download it again")
         if sizes.get("y", ((), ""))[0] not in ((shape[3], 1), (1, shape[3])):
             raise InputError(f"{path} should hold {shape[3]:,} labels y beside as many images: download it again")
+        memory.require(3.0 * SIDE**2 * 3 * shape[3], f"unpacking {path}", "download it again")
         content = io.loadmat(path, variable_names=["X", "y"])
     except InputError:
         raise

@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO
 
 import numpy as np
 
+from probssl import memory
 from probssl.data.columns import Columns, generated_names
 from probssl.data.faults import MISSING, Faults
 from probssl.data.wording import plural, quoted
@@ -24,12 +25,17 @@ from probssl.errors import InputError
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 _BLOCK = 1 << 16  # cells held as Python strings at any time
 
+LONGEST_LINE = 2**22
+"""Characters: more is not a line of a table that anyone trains on, but may well be a bomb."""
+NUMBER, WORD = 20.0, 80.0
+"""Bytes that a cell takes while a table is read."""
+
 
 def open_text(path: Path) -> Columns:
     """The columns of a CSV or TSV file, `.gz` or not."""
     tab = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
     with _stream(path) as stream:
-        first = next((line for line in stream if line.strip()), None)
+        first = next((line for line in _lines(stream, path) if line.strip()), None)
         if first is None:
             raise InputError(f"{path} is empty: a table needs a line of column names and a line per row")
         delimiter = "\t" if tab else _sniff(first)
@@ -44,15 +50,15 @@ def open_text(path: Path) -> Columns:
         names = generated_names(len(cells))
 
     def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
+        cost = NUMBER * len(chosen) + WORD * len(beside)
         with _stream(path) as stream:
-            rows = _rows(stream, delimiter, path)
             if named:
-                next(rows)
-            found = _read_plain(stream, delimiter, len(names), chosen, beside)
+                next(_rows(stream, delimiter, path))
+            found = _read_plain(_lines(stream, path, cost), delimiter, len(names), chosen, beside)
             if found is not None and all(cell.lower() not in MISSING for cells in found[1] for cell in set(cells)):
                 return found
         with _stream(path) as stream:
-            rows = _rows(stream, delimiter, path)
+            rows = _rows(stream, delimiter, path, cost)
             if named:
                 next(rows)
             return _read(rows, names, chosen, beside, faults)
@@ -135,7 +141,7 @@ def _binary(path: Path) -> IO[bytes]:
 
 def _undecodable_line(path: Path) -> int:
     with _binary(path) as binary:
-        for number, line in enumerate(binary, 1):
+        for number, line in enumerate(iter(lambda: binary.readline(LONGEST_LINE), b""), 1):
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError:
@@ -147,9 +153,24 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _rows(stream: io.TextIOBase, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Every row that is not blank, with the number of the line it begins on."""
-    reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
+def _lines(stream: io.TextIOBase, path: Path, cost: float = 0.0) -> Iterator[str]:
+    """The lines as they are unpacked, while none is too long and those so far, at `cost` bytes each, fit in memory."""
+    free, number = memory.available(), 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise InputError(
+                f"{path}: line {number:,} has more than {LONGEST_LINE:,} characters: save so many columns as .npy"
+            )
+        if cost * number > free:
+            memory.require(cost * number, f"reading {number:,} lines of {path}", "leave out columns, or split the file")
+        yield line
+
+
+def _rows(stream: io.TextIOBase, delimiter: str, path: Path, cost: float = 0.0) -> Iterator[tuple[int, list[str]]]:
+    """Every row that is not blank, with the number of the line it begins on; `cost` is the memory that one takes."""
+    lines = _lines(stream, path, cost)
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
     line = 1
     try:
         for row in reader:
@@ -164,7 +185,7 @@ def _rows(stream: io.TextIOBase, delimiter: str, path: Path) -> Iterator[tuple[i
 
 
 def _read_plain(
-    stream: io.TextIOBase, delimiter: str, width: int, chosen: Sequence[int], beside: Sequence[int]
+    stream: Iterable[str], delimiter: str, width: int, chosen: Sequence[int], beside: Sequence[int]
 ) -> tuple[np.ndarray, list[list[str]]] | None:
     """A table of finite numbers without quotation marks, by NumPy's reader in C; None of any other, which needs more
     care or has a fault to be found."""

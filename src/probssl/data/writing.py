@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from probssl.errors import InputError, MissingExtra
+from probssl.files import atomic_path
 
 ID = "id"
 """What the column of names of rows is called."""
@@ -42,31 +42,23 @@ def write(path: Path, array: np.ndarray, names: Sequence[str], ids: np.ndarray |
 
     With `ids` [n] a first column, `called` as they are, names the rows; an NPY file has neither that nor column names.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
-    try:
-        with temporary.open("xb") as file:
-            if path.suffix == ".npy":
-                np.save(file, array)
-            elif path.suffix == ".parquet":
-                import pyarrow
-                import pyarrow.parquet
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        if path.suffix == ".npy":
+            np.save(file, array)
+        elif path.suffix == ".parquet":
+            import pyarrow
+            import pyarrow.parquet
 
-                columns = {} if ids is None else {called: ids.tolist()}
-                columns |= {column: array[:, i] for i, column in enumerate(names)}
-                pyarrow.parquet.write_table(pyarrow.table(columns), file)
-            else:
-                separator = "\t" if path.suffix == ".tsv" else ","
-                head = io.StringIO()
-                rows = csv.writer(head, delimiter=separator, lineterminator="\n")  # quotes what needs it
-                rows.writerow(names if ids is None else [called, *names])
-                if ids is not None:
-                    rows.writerows(
-                        [name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True)
-                    )
-                file.write(head.getvalue().encode())
-                if ids is None:  # nine significant digits bring every single-precision number back exactly
-                    np.savetxt(file, array, "%.9g", separator, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            columns = {} if ids is None else {called: ids.tolist()}
+            columns |= {column: array[:, i] for i, column in enumerate(names)}
+            pyarrow.parquet.write_table(pyarrow.table(columns), file)
+        else:
+            separator = "\t" if path.suffix == ".tsv" else ","
+            head = io.StringIO()
+            rows = csv.writer(head, delimiter=separator, lineterminator="\n")  # quotes what needs it
+            rows.writerow(names if ids is None else [called, *names])
+            if ids is not None:
+                rows.writerows([name, *(f"{value:.9g}" for value in row)] for name, row in zip(ids, array, strict=True))
+            file.write(head.getvalue().encode())
+            if ids is None:  # nine significant digits bring every single-precision number back exactly
+                np.savetxt(file, array, "%.9g", separator, encoding="utf-8")

@@ -30,6 +30,7 @@ from probssl.pairings import Source, Views
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import SLOTS, Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
+from probssl.runs.planning import check_memory
 from probssl.training import ProgressBar, TrainingPlan, fit
 from probssl.training.watch import MEANING
 
@@ -172,6 +173,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """The model before its first step, with the scaling of the rows unless another is given."""
         names = tuple(getattr(self, "feature_names_in_", generated_names(rows.shape[1])))
         data = ImageSet("array", rows) if rows.ndim == 4 else Table("array", rows.astype(np.float64), names)
+        check_memory(resolved, data, "none")
         self.model_ = model = Model.of(resolved, data, standardiser)
         self.recipe_, self.standardiser_ = model.recipe, model.standardiser
         self.encoder_, self.objective_ = model.encoder, model.objective

@@ -7,9 +7,12 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from probssl.errors import InputError
+from probssl.errors import DamagedFile, InputError
 
 FORMAT = 2
+WAY_OUT = "move it away and start again"
+"""What to do about a store that is damaged."""
+
 APPLICATION = 0x70726F62  # "prob": what kind of SQLite file this is
 PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
@@ -26,10 +29,6 @@ CREATE TABLE claims (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, expires REAL NOT NULL);
 CREATE INDEX trials_of_study ON trials (study, code);
 """
-
-
-class DamagedStore(InputError):
-    """The file is no store, or not a whole one."""
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
@@ -96,7 +95,7 @@ def _checked(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
     if kind == APPLICATION and version > FORMAT:
         raise InputError(f"{path} was written by a newer probssl: update probssl")
     what = "was written by an older probssl" if kind == APPLICATION else "is not a store of trials"
-    raise DamagedStore(f"{path} {what}: move it away, or start again with --fresh")
+    raise DamagedFile(f"{path} {what}: {WAY_OUT}")
 
 
 def _is_unborn(connection: sqlite3.Connection) -> bool:

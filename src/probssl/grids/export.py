@@ -32,7 +32,7 @@ def check_export(path: Path) -> None:
 
 def write_trials(path: Path, trials: Sequence[Trial]) -> None:
     """Write trials to a file, which appears whole or not at all."""
-    from probssl.training.files import atomic_path
+    from probssl.files import atomic_path
 
     check_export(path)
     table = columns(trials)

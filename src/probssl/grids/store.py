@@ -8,6 +8,7 @@ else. Several processes may use one store: a trial under way is claimed by a lea
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
@@ -18,12 +19,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from probssl.errors import InputError
-from probssl.grids.database import DamagedStore, open_to_read, open_to_write
+from probssl.errors import DamagedFile, InputError
+from probssl.grids.database import WAY_OUT, open_to_read, open_to_write
 from probssl.grids.grid import Cohort, Outcome
 from probssl.grids.keys import Config, Result, text
+from probssl.schema import conform, intact
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,15 @@ class Store:
         """Trials in the order in which they were finished: all, or those of a study or of a version of the code."""
         query = "SELECT key, study, config, result, code, seconds, finished, environment FROM trials "
         query += "WHERE (?1 IS NULL OR study = ?1) AND (?2 IS NULL OR code = ?2) ORDER BY rowid"
-        for key, name, config, result, version, *rest in self._rows(query, study, code):
-            yield Trial(key, name, self._read(config), self._read(result), version, *rest)
+        names = [field.name for field in dataclasses.fields(Trial)]
+        for row in self._rows(query, study, code):
+            values = dict(zip(names, row, strict=True))
+            with intact(self.path, WAY_OUT):
+                found = {
+                    name: self._read(value) if name in ("config", "result") else value for name, value in values.items()
+                }
+                trial = conform(found, Trial)
+            yield trial
 
     def results(self, keys: Collection[str]) -> dict[str, Result]:
         """What these trials found, as far as they are finished."""
@@ -115,12 +126,12 @@ class Store:
     def failures(self, keys: Collection[str]) -> dict[str, str]:
         """Which of these trials failed, and why. They count as not done."""
         query = "SELECT key, message FROM failures WHERE key IN (SELECT value FROM json_each(?))"
-        return dict(self._rows(query, json.dumps(list(keys))))
+        return self._of(str, self._rows(query, json.dumps(list(keys))))
 
     def attempts(self, keys: Collection[str]) -> dict[str, int]:
         """How often each of these trials failed, of those that did."""
         query = "SELECT key, attempts FROM failures WHERE key IN (SELECT value FROM json_each(?))"
-        return dict(self._rows(query, json.dumps(list(keys))))
+        return self._of(int, self._rows(query, json.dumps(list(keys))))
 
     def export(self, path: Path, study: str | None = None, code: str | None = None) -> int:
         """Write trials to a CSV or Parquet file, one row each with configuration and result as columns; how many."""
@@ -188,14 +199,12 @@ class Store:
             self._connection.execute("COMMIT")
 
     def _read(self, text: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(text)
-        except ValueError:
-            raise self._damage("a row cannot be read") from None
-        return found
+        with intact(self.path, WAY_OUT):
+            return conform(json.loads(text), dict)
 
-    def _damage(self, what: object) -> DamagedStore:
-        return DamagedStore(f"{self.path} is damaged ({what}): move it away, or start again with --fresh")
+    def _of(self, kind: type[Value], rows: list[tuple[Any, ...]]) -> dict[str, Value]:
+        with intact(self.path, WAY_OUT):
+            return conform(dict(rows), dict[str, kind])  # type: ignore[valid-type]
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
@@ -203,9 +212,15 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if "no such" in str(error):
+                raise DamagedFile(f"{self.path} is damaged ({error}): {WAY_OUT}") from None
             raise InputError(f"{self.path} cannot be read or written ({error})") from None
         except sqlite3.DatabaseError as error:
-            raise self._damage(error) from None
+            raise DamagedFile(f"{self.path} is damaged ({error}): {WAY_OUT}") from None
+
+
+AHEAD = 3600.0
+"""Seconds from now that no lease reaches."""
 
 
 def _now() -> str:
@@ -213,15 +228,20 @@ def _now() -> str:
 
 
 def _dead(host: str, pid: int, expires: float) -> bool:
-    """A claim is dead when its lease is over or, on this host, when its process has ended."""
-    if expires < time.time():
+    """A claim is dead when its lease is over or, on this host, when its process has ended.
+
+    A lease that is far ahead is over too: the clock has stepped back since.
+    """
+    if not (isinstance(pid, int) and isinstance(expires, float) and pid > 0):
+        return True  # not as we write it
+    if not 0 <= expires - time.time() < AHEAD:
         return True
     if host != socket.gethostname() or os.name != "posix":  # elsewhere its process cannot be asked without harm
         return False
     try:
         os.kill(pid, 0)
         status = Path(f"/proc/{pid}/stat").read_text()  # one that ended may be listed until its parent takes note
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False

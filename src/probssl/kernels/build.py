@@ -19,6 +19,8 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
+from probssl.files import temporary_beside
+
 SOURCES = ("pair_sums.c", "mlp_steps.c")  # one translation unit
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fno-math-errno", "-fopenmp-simd", "-fPIC", "-shared")
 
@@ -58,7 +60,7 @@ def load(compiler: str) -> ctypes.CDLL:
         return _functions(path)
     if not safe:
         logger.warning("others can write to %s, so the compiled kernels are rebuilt for this process", folder)
-    with tempfile.TemporaryDirectory(dir=folder if safe else None) as temporary:
+    with temporary_beside(path, folder=True) if safe else tempfile.TemporaryDirectory() as temporary:
         file, made = Path(temporary) / "kernels.c", Path(temporary) / path.name
         file.write_bytes(source)
         program, *options = compiler.split()

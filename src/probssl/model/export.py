@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from probssl.errors import InputError, MissingExtra
+from probssl.files import atomic_path, write_text
 from probssl.model.model import Model
-from probssl.training.files import atomic_path, write_text
 
 FORMATS = ("onnx", "torch")
 

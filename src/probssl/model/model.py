@@ -37,6 +37,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
+from probssl.schema import Mismatch, conform, intact
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
 from probssl.worlds import World, named_world
@@ -261,26 +262,30 @@ class Model:
             if not path.exists():
                 raise CheckpointError(f"{path.parent} holds no finished model: train it to the end first")
         tensors, metadata = load_tensors(path)
-        if "recipe" not in metadata:
+        if "identity" in metadata:
             raise CheckpointError(f"{path} is a checkpoint, not a model")
-        if metadata["format"] != FORMAT:
-            when = "a newer" if metadata["format"] > FORMAT else "an older"
-            raise InputError(f"{path} was written by {when} probssl ({metadata['probssl']}), whose files differ")
-        recipe = Recipe.from_dict(metadata["recipe"]).with_trusted(**parts)
-        resolved = resolve(recipe, Facts.from_dict(metadata["facts"]), own=True)
-        scale = [tensors.get(f"standardiser.{part}") for part in ("mean", "scale")]
-        made = resolved.bind()
-        model = cls(
-            resolved,
-            made.encoder,
-            made.objective,
-            made.pairing,
-            None if None in scale else Standardiser(*(part.numpy() for part in scale if part is not None)),
-            tuple(metadata["feature_names"]),
-            metadata["label_name"],
-        )
-        model.take_weights(tensors, path)
-        return model
+        with intact(path):
+            version = conform(metadata.get("format"), int, "format")
+            if version != FORMAT:
+                when = "a newer" if version > FORMAT else "an older"
+                raise InputError(
+                    f"{path} was written by {when} probssl ({metadata.get('probssl')}), whose files differ"
+                )
+            stored = conform(metadata, _Stored)
+            resolved = resolve(Recipe.from_dict(stored.recipe).with_trusted(**parts), stored.facts, own=True)
+            made = resolved.bind()
+            model = cls(
+                resolved,
+                made.encoder,
+                made.objective,
+                made.pairing,
+                stored.standardiser(tensors),
+                stored.feature_names,
+                stored.label_name,
+            )
+            model.take_weights(tensors, path)
+            encode(model.encoder, torch.zeros(2, *stored.facts.shape))  # takes such observations, or this is damage
+            return model
 
     def take_weights(self, tensors: dict[str, Tensor], path: Path) -> None:
         """Put weights of a file in place of the initial ones."""
@@ -289,6 +294,31 @@ class Model:
             restore(self.objective, "objective", tensors)
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a model file holds beside its tensors."""
+
+    format: int
+    probssl: str
+    recipe: dict[str, Any]
+    facts: Facts
+    feature_names: tuple[str, ...]
+    label_name: str | None
+
+    def __post_init__(self) -> None:
+        if self.facts.kind == "table" and len(self.feature_names) != self.facts.shape[0]:
+            raise Mismatch(f"{len(self.feature_names)} names of features cannot be those of {self.facts.shape[0]}")
+
+    def standardiser(self, tensors: dict[str, Tensor]) -> Standardiser | None:
+        if self.facts.kind == "images":
+            return None
+        mean, scale = (tensors[f"standardiser.{part}"].numpy() for part in ("mean", "scale"))
+        whole = mean.shape == scale.shape == self.facts.shape and mean.dtype == scale.dtype == np.float64
+        if not (whole and np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
+            raise Mismatch("the scaling is not one of the features")
+        return Standardiser(mean, scale)
 
 
 class Scaling(nn.Module):

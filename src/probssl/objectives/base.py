@@ -117,6 +117,9 @@ class Objective(Part, nn.Module, abc.ABC):
     """Whether every term is a mean of one number a row, which depends on that row alone, with no memory between
     batches. Several processes then take their rows each; otherwise all of them see the whole batch."""
 
+    pair_matrices: ClassVar[int] = 0
+    """Matrices over all pairs of a batch that it holds at a time; none where pairs are summed block by block."""
+
     limited_by_batch: bool = False
     """Whether it can show log n nats at most with batches of n."""
 

@@ -27,6 +27,7 @@ class DebiasedInfoNCE(PairObjective):
     """
 
     family: ClassVar[str] = "softmax over the batch"
+    pair_matrices: ClassVar[int] = 6
 
     admits: ClassVar[dict[str, str]] = {
         "dimension": "directions in which the augmentation varies more than the data are worth nothing to it"

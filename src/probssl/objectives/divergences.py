@@ -79,6 +79,7 @@ class ChiSquared(PairObjective):
     """
 
     family: ClassVar[str] = "softmax over the batch"
+    pair_matrices: ClassVar[int] = 6
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 
@@ -114,6 +115,7 @@ class RenyiInfoNCE(PairObjective):
     """
 
     family: ClassVar[str] = "softmax over the batch"
+    pair_matrices: ClassVar[int] = 6
 
     admits: ClassVar[dict[str, str]] = {"dimension": DROPS_DIMENSIONS}
 

@@ -22,6 +22,7 @@ from probssl.objectives.generative import GenerativeObjective
 from probssl.objectives.momentum import MomentumObjective
 from probssl.objectives.normalised import Biased
 from probssl.pairings.views import Pairing, SampledPairing, Views
+from probssl.schema import conform
 
 
 class _OnInputs(Energy):
@@ -117,7 +118,8 @@ class Estimate:
     @classmethod
     def read(cls, values: dict[str, float | None]) -> Estimate:
         """From JSON, where null stands for a number that is not finite."""
-        mean, error = values["mean"], values["error"]
+        known = conform(values, dict[str, float | None])
+        mean, error = known["mean"], known["error"]
         return cls(math.nan if mean is None else mean, math.inf if error is None else error)
 
 
@@ -151,7 +153,7 @@ class ReferenceLosses:
         """The inverse of `as_dict`."""
         read: dict[str, Any] = {k: Estimate.read(v) if isinstance(v, dict) else v for k, v in values.items()}
         read.pop("share_learnt", None)
-        return cls(**read)
+        return conform(read, cls)
 
 
 WITHOUT_CONSTANT = (SimSiam, Biased, MomentumObjective, GenerativeObjective)

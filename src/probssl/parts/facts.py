@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+from probssl.schema import Mismatch
 
 
 @dataclass(frozen=True)
 class Facts:
     """What choices and sizes depend on; it is stored with a model, which is made again from it."""
 
-    kind: str
-    """"table", "images", "series" or "world"."""
+    kind: Literal["table", "images", "series", "world"]
     shape: tuple[int, ...]
     """Of one observation, as encoders take it."""
     rows: int
     """That training sees; of a world, which has no end, those it is looked at by."""
     name: str | None = None
     """Of a data set that is known by name: "mnist", "sphere10"."""
+
+    def __post_init__(self) -> None:
+        if not self.shape or min(self.shape) < 1 or self.rows < 0 or (self.kind == "images" and len(self.shape) != 3):
+            raise Mismatch(f"{self.kind} cannot have {self.rows} rows of {list(self.shape)}")
+        if self.kind == "world" and self.name is None:
+            raise Mismatch("a world has a name")
 
     @property
     def features(self) -> int:
@@ -47,8 +53,3 @@ class Facts:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Facts:
-        """The inverse of `as_dict`."""
-        return cls(**{**stored, "shape": tuple(stored["shape"])})

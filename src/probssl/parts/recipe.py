@@ -180,7 +180,7 @@ class Recipe:
             raise InputError(f"there is no recipe at {path}") from error
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror})") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path} is not a TOML file ({error})") from error
         except InputError as error:
             raise InputError(f"{path}: {error}") from error

@@ -99,23 +99,33 @@ class Resolved:
 
     def bind(self, sample: Tensor | None = None) -> Bound:
         """Parts with initial weights, which the seed decides; `sample` is of observations as the encoder sees them."""
-        from probssl.encoders import WithHead, seeded
+        from probssl.encoders import seeded
 
-        known = Context(shape=self.facts.shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)
-        encoder = seeded(self.seed, lambda: bound(self.encoder, known))
-        self.plan.check_layers(encoder)
-        dim = output_size(encoder, self.facts.shape)
-        if self.head is not None:
-            head, outer = self.head, dataclasses.replace(known, shape=(dim,), sample=None)
-            encoder = WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
-            dim = output_size(encoder, self.facts.shape)
+        encoder = self.bind_encoder(sample)
+        known = self._context(sample)
         if self.objective.scores:
             from probssl.objectives.fisher import refuse_meeting_rows
 
             refuse_meeting_rows(encoder)  # here too, before a run is written
-        known = dataclasses.replace(known, dim=dim, encoder=encoder)
+        known = dataclasses.replace(known, dim=output_size(encoder, self.facts.shape), encoder=encoder)
         objective = seeded(self.seed + 1, lambda: self.objective.bind(known))
         return Bound(encoder, objective, None if self.pairing is None else self.pairing.bind(known))
+
+    def bind_encoder(self, sample: Tensor | None = None) -> nn.Module:
+        """The encoder of `bind`, with its head where it has one."""
+        from probssl.encoders import WithHead, seeded
+
+        known = self._context(sample)
+        encoder = seeded(self.seed, lambda: bound(self.encoder, known))
+        self.plan.check_layers(encoder)
+        if self.head is None:
+            return encoder
+        head, outer = self.head, self._context(None, (output_size(encoder, self.facts.shape),))
+        return WithHead(encoder, seeded(self.seed + HEAD_SEED, lambda: bound(head, outer)))
+
+    def _context(self, sample: Tensor | None, shape: tuple[int, ...] | None = None) -> Context:
+        shape = self.facts.shape if shape is None else shape
+        return Context(shape=shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)
 
 
 def _name(slot: str, part: Any) -> str:

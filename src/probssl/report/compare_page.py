@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import probssl
+from probssl.files import write_text
 from probssl.report import compare_figures, figures
 from probssl.report import page as html
-from probssl.training.files import write_text
 
 if TYPE_CHECKING:
     from probssl.comparing import CompareResult

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import probssl
-from probssl.errors import InputError, ProbsslError
+from probssl.errors import ProbsslError
+from probssl.files import write_text
 from probssl.metrics import METRICS, spectra
 from probssl.metrics.summary import Metric
 from probssl.report import figures, plane, tiles
@@ -19,9 +19,9 @@ from probssl.report.scatter import scatter
 from probssl.runs import Run
 from probssl.runs.doctor import examine
 from probssl.runs.evaluation import Comparison
-from probssl.runs.folder import flat
+from probssl.runs.folder import PICTURES, PROJECTION, flat
+from probssl.schema import Mismatch, conform, intact, read_arrays
 from probssl.theory.clustering import INVARIANCE_MINIMUM
-from probssl.training.files import write_text
 from probssl.training.log import term_names
 
 
@@ -50,14 +50,9 @@ def render(run: Run) -> str:
         sections.append(_metrics(run))
         if run.comparison.deaugmenting:
             sections.append(_deaugmenting(run.comparison))
-    stored = run.folder / "projection.npz"
+    stored = run.folder / PROJECTION
     if stored.is_file():
-        try:
-            with np.load(stored) as arrays:
-                z, labels, classes = arrays["z"], arrays["labels"], [str(name) for name in arrays["classes"]]
-                numbers = arrays["rows"]
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{stored} is damaged: remove it, or train again") from error
+        z, labels, classes, numbers = _projected(stored)
         sections.append(_projection(z, labels, classes, numbers))
     sections += _plane(run)
     sections += _pictures(run)
@@ -153,6 +148,20 @@ def _metrics(run: Run) -> str:
     )
 
 
+DRAW_AGAIN = "remove it and do without, or evaluate again"
+
+
+def _projected(path: Path) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
+    """Representations, labels, their names and what rows are called, as evaluation stored them."""
+    arrays = read_arrays(path, DRAW_AGAIN, z="f2", labels="iu1", rows="iuU1", classes="U1")
+    z, labels, numbers, classes = arrays.values()
+    with intact(path, DRAW_AGAIN):
+        conform(float(np.abs(z).max()) ** 2, float, "the square of z")
+        if not z.shape[1] or not len(z) == len(labels) == len(numbers) or labels.max() >= max(1, len(classes)):
+            raise Mismatch("its arrays are not of the same rows")
+    return z, labels, [str(name) for name in classes], numbers
+
+
 def _projection(z: np.ndarray, labels: np.ndarray, classes: list[str], numbers: np.ndarray) -> str:
     points, names = flatten(z)
     how = "its two dimensions" if z.shape[1] == 2 else "its first two principal components"
@@ -214,18 +223,16 @@ SHEETS = {
 
 def _pictures(run: Run) -> list[str]:
     """Sheets of images, which a run of images has."""
-    stored = run.folder / "pictures.npz"
+    stored = run.folder / PICTURES
     if not stored.is_file():
         return []
-    try:
-        with np.load(stored) as sheets:
-            return [
-                html.section(title, tiles.shown(sheets[name]), note)
-                for name, (title, note) in SHEETS.items()
-                if name in sheets
-            ]
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{stored} is damaged: remove it, or train again") from error
+    sheets = read_arrays(stored, DRAW_AGAIN, tuple(SHEETS), **dict.fromkeys(SHEETS, "u5"))
+    with intact(stored, DRAW_AGAIN):
+        return [
+            html.section(title, tiles.shown(sheets[name]), note)
+            for name, (title, note) in SHEETS.items()
+            if name in sheets
+        ]
 
 
 def flatten(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:

@@ -19,7 +19,7 @@ from probssl.parts.part import Part
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved
 from probssl.runs.evaluation import loss_standing
-from probssl.runs.folder import Run
+from probssl.runs.folder import LOG, Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
 from probssl.training.log import LOOKED_AT, OF_CLUSTERS, term_names
@@ -206,6 +206,8 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
     if not rows:
         return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
+    if run.finished and run.step < run.steps:
+        raise InputError(f"{run.folder / LOG} ends at step {run.step} of {run.steps}: copy it back, or train again")
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts)
     loss, trouble = _standing(run)
@@ -217,8 +219,8 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
         summary = "; ".join(finding.message for finding in findings)
     else:
         summary = (
-            f"healthy: trained to step {run.step} of {run.steps}, loss {last['loss']:.4g}, "
-            f"RankMe {last['rankme']:.2f} of {run.dim}, no collapse"
+            f"healthy: trained to step {run.step} of {run.steps}, loss {facts.get('loss', math.nan):.4g}, "
+            f"RankMe {facts.get('rankme', math.nan):.2f} of {run.dim}, no collapse"
         )
     return Diagnosis(not findings, summary, tuple(findings), facts, risks, loss, tuple(notes))
 
@@ -340,7 +342,7 @@ def _shown(estimate: Estimate) -> str:
 
 def _clusters(facts: dict[str, float], findings: list[Finding], resolved: Resolved) -> list[str]:
     """The terms of a clustering beside their known minima, unless a finding says it already   (GEDI Figure 4)."""
-    if "prior_term" not in facts or {"cluster", "label"} & {finding.kind for finding in findings}:
+    if not facts.keys() >= set(OF_CLUSTERS) or {"cluster", "label"} & {finding.kind for finding in findings}:
         return []
     return [f"{_in_use(facts, resolved)}; {_of_prior(facts)}; {_of_labels(facts)}"]
 
@@ -378,7 +380,7 @@ def _of_labels(facts: dict[str, float]) -> str:
 
 
 def _evidence(kind: str, facts: dict[str, float], resolved: Resolved) -> str:
-    if kind in ("cluster", "label") and "prior_term" not in facts:
+    if kind in ("cluster", "label") and not facts.keys() >= set(OF_CLUSTERS):
         return "as far as predictions were finite"
     if kind == "cluster":
         return f"{_in_use(facts, resolved)}, and {_of_prior(facts)}"

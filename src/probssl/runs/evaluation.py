@@ -21,6 +21,7 @@ from probssl.model import Data, Model, Observations
 from probssl.model.model import WHITENED_ROWS
 from probssl.objectives.reference import ReferenceLosses, reference_losses
 from probssl.pairings import Pairing, SampledPairing
+from probssl.schema import conform
 from probssl.worlds import Conditional
 
 TRAINED = "trained encoder"
@@ -98,20 +99,18 @@ class Comparison:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Comparison:
         """The inverse of `as_dict`."""
-        loss, deaugmenting = values.get("loss"), values.get("deaugmenting", {})
-        return cls(
-            values["source"],
-            values["rows"],
-            values["protocols"],
-            None if loss is None else ReferenceLosses.from_dict(loss),
-            {name: DeaugmentationResult(**_finite(scores)) for name, scores in deaugmenting.items()},
-            values.get("judged"),
-        )
+        loss, deaugmenting = values.get("loss"), conform(values.get("deaugmenting", {}), dict[str, dict])
+        read = {
+            "loss": None if loss is None else ReferenceLosses.from_dict(conform(loss, dict)),
+            "deaugmenting": {name: _scores(stored) for name, stored in deaugmenting.items()},
+        }
+        return conform({**values, **read}, cls)
 
 
-def _finite(scores: dict[str, Any]) -> dict[str, Any]:
+def _scores(stored: dict[str, Any]) -> DeaugmentationResult:
     """JSON has no infinity: it is stored as null."""
-    return {name: float("inf") if value is None else value for name, value in scores.items()}
+    finite = conform({name: 0.0 if value is None else value for name, value in stored.items()}, DeaugmentationResult)
+    return dataclasses.replace(finite, **{name: float("inf") for name, value in stored.items() if value is None})
 
 
 class _OnLatents(Pairing):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,19 +19,21 @@ except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
 from probssl.data import IMAGES, Corrupt, Dataset, Progress, Rows, is_dataset, load
-from probssl.errors import CheckpointError, InputError
+from probssl.errors import CheckpointError, DamagedFile, InputError
+from probssl.files import write_json, write_text
 from probssl.model import Model
 from probssl.parts.facts import Facts
 from probssl.parts.recipe import Named, Recipe
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
 from probssl.runs.evaluation import Comparison
+from probssl.schema import conform, intact, read_json
 from probssl.training.distributed import processes
-from probssl.training.files import write_text
 from probssl.training.log import read_log
 
 LOCK, RECIPE, SOURCE, MODEL, METRICS = ".lock", "recipe.toml", "source.json", "model.safetensors", "metrics.json"
-RESULTS = (MODEL, METRICS, "projection.npz", "pictures.npz", "report.html")
+LOG, PROJECTION, PICTURES = "log.jsonl", "projection.npz", "pictures.npz"
+RESULTS = (MODEL, METRICS, PROJECTION, PICTURES, "report.html")
 """What is written when training ends."""
 
 OBJECTS = ("array", "tensor", "frame", "dataset")
@@ -59,7 +59,7 @@ class Source:
     """Of rows that are drawn, and of a share of test rows."""
     fingerprint: str | None = None
     """Of the content, by which moved data is known again."""
-    facts: dict[str, Any] | None = None
+    facts: Facts | None = None
     """What choices depended on (`Facts`)."""
     test_rows: str | None = None
     """The rows of the test one by one, "0010…", where neither share nor column nor file says which they are."""
@@ -93,18 +93,12 @@ class Source:
     def as_dict(self) -> dict[str, Any]:
         """What differs from the default, as plain values for JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        default = dataclasses.asdict(Source(self.data))
+        default = vars(Source(self.data))
         return {
-            name: list(value) if isinstance(value, tuple) else value
+            name: value.as_dict() if isinstance(value, Facts) else list(value) if isinstance(value, tuple) else value
             for name, value in fields.items()
             if name == "data" or value != default[name]
         }
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Source:
-        """The inverse of `as_dict`."""
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
-        return cls(**values)
 
 
 class Run:
@@ -138,15 +132,12 @@ class Run:
     @cached_property
     def source(self) -> Source:
         """Where its rows came from."""
-        try:
-            return Source.from_dict(self._json(SOURCE))
-        except TypeError:
-            raise self._damaged(SOURCE) from None
+        return read_json(self.folder / SOURCE, Source)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """Rows and events of the log."""
-        path = self.folder / "log.jsonl"
+        path = self.folder / LOG
         return read_log(path) if path.is_file() else []
 
     @property
@@ -162,7 +153,8 @@ class Run:
     @property
     def steps(self) -> int:
         """How many steps were asked for."""
-        return int(self.recipe.plan["steps"])
+        with intact(self.folder / RECIPE):
+            return conform(self.recipe.plan.get("steps"), int, "plan.steps")
 
     @property
     def seconds(self) -> float:
@@ -185,7 +177,9 @@ class Run:
         """The recipe with its parts made, before data is seen."""
         if self.finished:
             return self.model.resolved
-        return resolve(self.recipe.with_trusted(**self.parts), Facts.from_dict(self.source.facts or {}), own=True)
+        if self.source.facts is None:
+            raise DamagedFile(f"{self.folder / SOURCE} is damaged (it has no facts): copy it back, or train again")
+        return resolve(self.recipe.with_trusted(**self.parts), self.source.facts, own=True)
 
     @cached_property
     def dim(self) -> int:
@@ -248,23 +242,10 @@ class Run:
         """The metrics written at the end of the run, or by `probssl evaluate`."""
         if not (self.folder / METRICS).is_file():
             return None
-        try:
-            return Comparison.from_dict(self._json(METRICS))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._damaged(METRICS) from None
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            stored = json.loads((self.folder / name).read_text(encoding="utf-8"))
-            if isinstance(stored, dict):
-                return stored
-        except (ValueError, OSError):
-            pass
-        raise self._damaged(name)
-
-    def _damaged(self, name: str) -> InputError:
-        again = "evaluate" if name == METRICS else "train"
-        return InputError(f"{self.folder / name} is damaged or missing: copy it back, or {again} again")
+        way_out = "copy it back, or evaluate again"
+        stored: dict[str, Any] = read_json(self.folder / METRICS, dict, way_out)
+        with intact(self.folder / METRICS, way_out):
+            return Comparison.from_dict(stored)
 
     @property
     def report(self) -> Path:
@@ -335,7 +316,9 @@ def check_same(stored: Recipe, asked: Recipe) -> None:
     """Refuse to resume a run as another one. More steps are allowed."""
     mine, theirs = (flat(recipe.as_dict()) for recipe in (asked, stored))
     for name in {**theirs, **mine}:
-        if mine.get(name) != theirs.get(name) and not (name == "plan.steps" and mine[name] > theirs[name]):
+        if mine.get(name) != theirs.get(name) and not (
+            name == "plan.steps" and mine[name] > theirs.get(name, mine[name])
+        ):
             raise CheckpointError(
                 f"the run was started with {name} = {theirs.get(name)}, and --resume cannot make it {mine.get(name)}"
             )
@@ -347,17 +330,3 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in values.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return found
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """A document that any JSON reader takes, atomically."""
-    write_text(path, json.dumps(strict(document), indent=2, allow_nan=False) + "\n")
-
-
-def strict(value: Any) -> Any:
-    """Numbers that JSON cannot hold become null."""
-    if isinstance(value, dict):
-        return {key: strict(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,18 +16,19 @@ import numpy as np
 from probssl.data import Corrupt, Dataset
 from probssl.encoders import encode
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
+from probssl.files import atomic_path, write_json
 from probssl.model import Model, facts_of
 from probssl.parts.recipe import Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
 from probssl.runs import folder as folders
 from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
-from probssl.runs.folder import MODEL, RECIPE, Run, Source
+from probssl.runs.folder import MODEL, PICTURES, PROJECTION, RECIPE, Run, Source
+from probssl.runs.planning import check_memory
 from probssl.runs.reading import Announcer, Reading
 from probssl.runs.starting import starting_model
 from probssl.training import ProgressBar, Reporter
 from probssl.training import fit as train
 from probssl.training.distributed import processes
-from probssl.training.files import atomic_path
 from probssl.training.surroundings import one_thread
 from probssl.training.watch import MEANING
 
@@ -111,6 +112,7 @@ def fit(
         base.parts = base.handed_in(parts)
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
+    test = test.item() if isinstance(test, np.generic) else test
     reading = Reading(label, drop, ids, test, size, corrupt, keep_constant)
     announce = Announcer(progress)
     with processes.launched(device):
@@ -119,9 +121,11 @@ def fit(
         else:
             dataset, source = reading.first(data, chosen.seed, base, announce)
         resolved = resolve(chosen, facts_of(dataset))
-        source = dataclasses.replace(source, facts=resolved.facts.as_dict())
+        source = dataclasses.replace(source, facts=resolved.facts)
         if before is not None:
             folders.check_same(before.recipe, resolved.recipe)
+        if device == "cpu":
+            check_memory(resolved, dataset, evaluate)
         model = starting_model(resolved, dataset, base, weights)  # before anything is written: it may be refused
         place = processes.from_first(lambda: _place(out, source, resolved))
         started = processes.from_first(lambda: folders.check(place, resume or overwrite))
@@ -195,20 +199,20 @@ def assess(
     """
     seed = model.resolved.seed if seed is None else seed
     comparison = evaluate(model, data, depth=depth, seed=seed, announce=announce)
-    folders.write_json(folder / folders.METRICS, comparison.as_dict())
+    write_json(folder / folders.METRICS, comparison.as_dict())
     observed, _ = judged_rows(model, data, seed, depth)
     drawn = observed.take(np.random.default_rng(seed).permutation(len(observed))[:PROJECTED_ROWS])
     labels = np.full(len(drawn), -1) if drawn.labels is None else drawn.labels
     assert drawn.rows is not None
     names = drawn.rows if drawn.ids is None else np.array(list(map(str, drawn.ids)))
     z = encode(model.encoder, drawn.x).numpy()
-    with atomic_path(folder / "projection.npz") as temporary, temporary.open("wb") as file:
+    with atomic_path(folder / PROJECTION) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, z=z, labels=labels, rows=names, classes=np.array(drawn.classes, dtype=str))
     if model.of_images:
         from probssl.runs.pictures import pictures
 
         announce("drawing images")
-        with atomic_path(folder / "pictures.npz") as temporary, temporary.open("wb") as file:
+        with atomic_path(folder / PICTURES) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **pictures(model, observed, seed))  # type: ignore[arg-type]
     return comparison
 

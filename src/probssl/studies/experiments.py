@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probssl.errors import InputError
+from probssl.errors import DamagedFile, InputError
 from probssl.grids import backends, engine
 from probssl.grids.backends import PROCESSES
-from probssl.grids.database import DamagedStore
+from probssl.grids.database import WAY_OUT
 from probssl.grids.export import check_export
 from probssl.grids.grid import Grid
 from probssl.grids.keys import plain
 from probssl.grids.store import Store
 from probssl.grids.versions import code_version
+from probssl.schema import intact
 from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
 
 CATALOGUE = {
@@ -85,8 +86,8 @@ def run(
 
     Interrupted at any point, the same call resumes. `fresh` forgets what is there.
     """
+    from probssl.files import write_text
     from probssl.report.console import trial_progress
-    from probssl.training.files import write_text
 
     study = find(name) if isinstance(name, str) else name
     checked = checked_budget(budget)
@@ -107,8 +108,9 @@ def run(
     found = engine.run(grid(study, checked), out / STORE, jobs=jobs, backend=backend, address=address, progress=bar)
     if not found.results:
         raise engine.AllFailed(study.name, found.failures)
-    rows = study.summarise(found.results, checked)
-    page = study.page(found.results, rows, checked).write(out)
+    with intact(out / STORE, WAY_OUT):
+        rows = study.summarise(found.results, checked)
+        page = study.page(found.results, rows, checked).write(out)
     seconds = time.perf_counter() - started
     trials = len(found.results) + len(found.failures)
     result = StudyResult(study.name, checked, seconds, rows, page, study.reference, trials, tuple(found.failures))
@@ -141,7 +143,7 @@ def forget(study: Study, out: Path) -> None:
     try:
         with Store(path) as store:
             store.forget(study.name)
-    except DamagedStore:
+    except DamagedFile:
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probssl.files import atomic_path, write_text
 from probssl.report import figures
 from probssl.report import page as html
-from probssl.training.files import atomic_path, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

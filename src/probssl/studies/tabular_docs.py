@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probssl.errors import InputError
+from probssl.files import atomic_path, write_text
 from probssl.studies.tabular_page import OURS
-from probssl.training.files import atomic_path, write_text
 
 COLOURS = 128
 """Enough for lines on white; a picture is a third of the size."""

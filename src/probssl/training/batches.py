@@ -11,6 +11,7 @@ from torch import Tensor
 from probssl.encoders import as_floats
 from probssl.errors import InputError
 from probssl.pairings.views import Needs, Pairing, Source, Views
+from probssl.schema import Mismatch
 from probssl.training.distributed import processes
 from probssl.training.files import fingerprint
 
@@ -48,11 +49,13 @@ class BatchStream:
         """The generator's state before the current shuffle, and the position within it."""
         return self._before_shuffle, {"position": self._position}
 
-    def restore(self, generator_state: Tensor, position: dict[str, Any]) -> None:
+    def restore(self, generator_state: Tensor, position: dict[str, int]) -> None:
         """Go on from a state."""
         self.generator.set_state(generator_state)
         self._order = self._shuffle()
-        self._position = int(position["position"])
+        self._position = position["position"]
+        if not 0 <= self._position <= self.rows:
+            raise Mismatch(f"a position cannot be {self._position} of {self.rows} rows")
 
 
 class Stream(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from probssl import kernels
-from probssl.errors import CheckpointError
+from probssl.errors import CheckpointError, DiskFull
+from probssl.schema import Mismatch, conform, intact
 from probssl.training.files import load_tensors, save_tensors
+
+KEPT_BY_ADAM = ("step", "exp_avg", "exp_avg_sq")
 
 KEPT = 2
 """How many checkpoints stay on disk: the newest and the one before it."""
@@ -26,21 +31,25 @@ class CheckpointFolder:
         """The checkpoints on disk, oldest first."""
         return sorted(self.folder.glob("step-*.safetensors"))
 
-    def clean(self, *, keep_checkpoints: bool) -> None:
-        """Remove what a killed run left half written and, for a fresh start, the checkpoints."""
-        stale = list(self.folder.glob(".step-*.partial"))
-        for path in stale if keep_checkpoints else [*stale, *self.paths()]:
+    def clear(self) -> None:
+        """Remove the checkpoints, for a fresh start."""
+        for path in self.paths():
             path.unlink(missing_ok=True)
 
     def save(self, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> Path:
         """Write the checkpoint of `step`, then drop all but the newest two."""
-        path = self.folder / f"step-{step:08d}.safetensors"
-        save_tensors(path, tensors, {"step": step, **metadata})
+        path = self.folder / _name(step)
+        try:
+            save_tensors(path, tensors, {"step": step, **metadata})
+        except DiskFull as error:
+            before = self.paths()
+            kept = f"; {before[-1].name} is kept, and --resume goes on from it" if before else ""
+            raise DiskFull(f"{error}{kept}") from error
         for old in self.paths()[:-KEPT]:
             old.unlink(missing_ok=True)
         return path
 
-    def load_latest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def load_latest(self) -> tuple[dict[str, Tensor], Saved] | None:
         """The newest checkpoint, or None when there is none; damage is an error that names the way out."""
         paths = self.paths()
         if not paths:
@@ -49,14 +58,41 @@ class CheckpointFolder:
             tensors, metadata = load_tensors(paths[-1])
             if "identity" not in metadata:
                 raise CheckpointError(f"{paths[-1]} is not a checkpoint")
-            return tensors, metadata
         except CheckpointError as error:
-            way_out = (
-                f"delete it and resume again from the one before it, {paths[-2].name}"
-                if len(paths) > 1
-                else "there is no earlier one, so delete it and start again without --resume"
-            )
-            raise CheckpointError(f"{error}; {way_out}") from error
+            raise CheckpointError(f"{error}; {self.way_out()}") from error
+        with self.intact():
+            saved = conform(metadata, Saved)
+            if paths[-1].name != _name(saved.step):
+                raise Mismatch(f"it is of step {saved.step}")
+            return tensors, saved
+
+    def intact(self) -> AbstractContextManager[None]:
+        """A block in which the newest checkpoint is read, whose errors name it and the way out."""
+        return intact(self.paths()[-1], self.way_out())
+
+    def way_out(self) -> str:
+        """What to do about a newest checkpoint that is damaged."""
+        *before, _ = self.paths()
+        if before:
+            return f"delete it and resume again from the one before it, {before[-1].name}"
+        return "there is no earlier one, so delete it and start again without --resume"
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}.safetensors"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds beside its tensors."""
+
+    step: int
+    identity: dict[str, Any]
+    batches: dict[str, int]
+    watch: dict[str, dict[str, int]]
+    seconds: float
+    numeric_path: dict[str, Any] | None = None
+    """Older ones have none."""
 
 
 def gather(prefix: str, state: dict[str, Any]) -> dict[str, Tensor]:
@@ -77,6 +113,8 @@ def restore(module: nn.Module, prefix: str, tensors: dict[str, Tensor]) -> None:
     except RuntimeError as error:
         detail = " ".join(str(error).split("\n")[1:2]).strip()
         raise CheckpointError(f"the checkpoint belongs to another {prefix} ({detail})") from error
+    if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
+        raise Mismatch(f"weights of the {prefix} are not finite")
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -103,7 +141,13 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tenso
         own = parameters[int(index)]
         if tensor.shape == own.shape:
             tensor = torch.empty_like(own, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+        fits = tensor.ndim == 0 if key == "step" else (tensor.shape, tensor.dtype) == (own.shape, own.dtype)
+        if not fits or not bool(tensor.isfinite().all()) or (key in KEPT_BY_ADAM[::2] and bool((tensor < 0).any())):
+            raise Mismatch(f"optimiser.{name} is not the state of an optimiser")
         state.setdefault(int(index), {})[key] = tensor
+    keys = ("momentum_buffer",) if isinstance(optimiser, torch.optim.SGD) else KEPT_BY_ADAM
+    if any(kept.keys() != set(keys) for kept in state.values()):
+        raise Mismatch("the state of the optimiser is not whole")
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 

@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from probssl.errors import InputError
-from probssl.training.files import write_text
+from probssl.errors import DamagedFile, InputError
+from probssl.files import write_text
+from probssl.schema import Mismatch, conform, from_json, intact
 
 PROGRESS = ("step", "seconds", "loss", "lr")
 """Columns of a row about the training itself."""
@@ -30,6 +31,11 @@ OF_CLUSTERS = (
 
 OF_EVENTS = ("event", "kind", "message")
 """Columns of a named event."""
+
+Collapse = Literal["representation", "dimension", "cluster", "label"]
+"""What goes wrong with representations and clusters."""
+
+WAY_OUT = "copy it back, or delete it and do without"
 
 COLUMNS = (*PROGRESS, *LOOKED_AT, *OF_CLUSTERS, *OF_EVENTS)
 """Every column but the terms of the loss, which have the names that the objective gives them."""
@@ -71,18 +77,38 @@ class RunLog:
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The rows of a log; an incomplete last line, as a killed run leaves it, is left out."""
-    rows = []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    rows: list[dict[str, Any]] = []
+    with intact(path, WAY_OUT):
+        lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            rows.append(_checked(from_json(line), rows))
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break
-            raise InputError(f"{path} line {number} is not JSON") from error
+            raise DamagedFile(f"{path} is damaged (line {number} is not a row of a log): {WAY_OUT}") from error
     return rows
+
+
+def _checked(row: Any, before: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row as it is written: a step that is not before the last one, and numbers or, of an event, words."""
+    event = isinstance(row, dict) and "event" in row
+    known = conform(row, dict[str, int | str] if event else dict[str, float | None])
+    step = conform(known.get("step"), int)
+    if event:
+        conform(known.get("message"), str)
+        if known["event"] in ("collapse", "recovery"):
+            conform(known.get("kind"), Collapse)
+    else:
+        conform(known.get("seconds"), float)
+        needed = (*LOOKED_AT, *(("loss",) if step else ()))
+        if not known.keys() >= set(needed):
+            raise Mismatch("it lacks a column")
+    if step < (before[-1]["step"] if before else 0):
+        raise Mismatch("it is of an earlier step than the row before")
+    return known
 
 
 def _line(row: dict[str, Any]) -> str:

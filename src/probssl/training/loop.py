@@ -24,7 +24,7 @@ from probssl.pairings.views import Pairing, Source
 from probssl.parts.part import Part
 from probssl.training import checkpoints
 from probssl.training.batches import DataStream, Stream, WorldStream, numbered, own_entry
-from probssl.training.checkpoints import CheckpointFolder
+from probssl.training.checkpoints import CheckpointFolder, Saved
 from probssl.training.distributed import processes
 from probssl.training.distributed.sharing import Sharing, get_random_state, own_random_state, set_random_state
 from probssl.training.files import fingerprint
@@ -160,10 +160,11 @@ class _Run:
         folder, found = self.folder, None
         if resume and folder is not None:
             found = processes.from_first(folder.load_latest)
-        if found is not None:
-            self._restore(*found)
-        if folder is not None:
-            processes.from_first(lambda: folder.clean(keep_checkpoints=found is not None))
+        if folder is not None and found is not None:
+            with folder.intact():
+                self._restore(*found)
+        elif folder is not None:
+            processes.from_first(folder.clear)
         if self.out is not None:
             self._open_log(self.out / "log.jsonl", resume_at=self.step if found else None)
         self.resumed = found is not None
@@ -216,11 +217,11 @@ class _Run:
         }
         processes.from_first(lambda: folder.save(self.step, tensors, metadata))
 
-    def _restore(self, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-        mine, theirs = self.identity, metadata["identity"]
+    def _restore(self, tensors: dict[str, Tensor], saved: Saved) -> None:
+        mine, theirs = self.identity, saved.identity
         for key in {**mine, **theirs}:
             value, other = mine.get(key), theirs.get(key)
-            if key == "steps" and value > other:
+            if key == "steps" and self.plan.steps > saved.identity["steps"]:
                 self.extended = f"extended from {other} to {value} steps, at the learning rates of {value} from here on"
                 continue
             if other != value and key == "data":
@@ -230,17 +231,17 @@ class _Run:
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
         checkpoints.restore_optimiser(self.optimiser, tensors)
-        self.step = metadata["step"]
-        self.stream.restore(tensors, metadata["batches"], self.step)
+        self.step = saved.step
+        self.stream.restore(tensors, saved.batches, self.step)
         set_random_state(self.device, [tensors[name] for name in RANDOM_STATES if name in tensors])
         own = [own_entry(f"{name}.own", tensors) for name in RANDOM_STATES]
         known = [state for state in own if state is not None]
         fresh = own_random_state(self.device, self.seed, self.step)
         self.sharing.random = known if len(known) == len(fresh) else fresh
-        self.watch.restore(metadata["watch"])
-        self.seconds = metadata["seconds"]
+        self.watch.restore(saved.watch)
+        self.seconds = saved.seconds
         path = checkpoints.numeric_path(self.encoder, self.objective)
-        self.departure = checkpoints.departure(path, metadata.get("numeric_path", path))  # older ones have none
+        self.departure = checkpoints.departure(path, saved.numeric_path or path)
 
     def train(self, reporter: Reporter, stop: threading.Event) -> Fitted:
         """All remaining steps, with log rows, looks at the representation and checkpoints at their intervals."""

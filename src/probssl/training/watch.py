@@ -13,6 +13,7 @@ from probssl.energies import Energy
 from probssl.metrics.rank import rankme, spectra
 from probssl.objectives import GEDI, ClusteringObjective
 from probssl.objectives.base import Objective
+from probssl.schema import Mismatch
 from probssl.theory.clustering import FAILURE_MODES, ClusteringDiagnosis, diagnose_clustering
 from probssl.training.log import LOOKED_AT, OF_CLUSTERS
 
@@ -213,3 +214,5 @@ class CollapseWatch:
         """Go on from a state."""
         self.standing = dict(state["standing"])
         self._streaks = dict(state["streaks"])
+        if not self.standing.keys() | self._streaks.keys() <= MEANING.keys():
+            raise Mismatch("the watch knows no such collapse")

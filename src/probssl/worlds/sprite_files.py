@@ -20,6 +20,7 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
+from probssl import memory
 from probssl.errors import InputError
 from probssl.worlds.sprites import Sprites
 
@@ -87,6 +88,8 @@ def load_dsprites(path: str | Path) -> PublishedSprites:
     path = Path(path)
     with _reading(path):
         with zipfile.ZipFile(path) as archive, archive.open("imgs.npy") as stream:
+            others = sum(member.file_size for member in archive.infolist() if member.filename != stream.name)
+            memory.require(others, f"unpacking {path}", "download it again")
             pixels = _pack_stream(stream, path)
         with np.load(path, allow_pickle=False) as arrays:
             classes, values = arrays["latents_classes"], arrays["latents_values"]
