@@ -396,6 +396,7 @@ class TestTrouble:
             ({"pairing": 3}, "a pairing is a name or a Pairing, not 3"),
             ({"encoder": 3}, "an encoder is a name or a module, not 3"),
             ({"encoder": "conv"}, "is for images"),
+            ({"dim": 3, "settings": {"encoder.dim": 4}}, "dim is 3 and encoder.dim is 4: give one of them"),
             ({"encoder": nn.Linear(2, 3)}, "the network Linear does not take observations [13]"),
             (
                 {"encoder": nn.Linear(13, 3), "dim": 3},

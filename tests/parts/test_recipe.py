@@ -307,7 +307,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
         (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
         (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),
         (lambda: Recipe().with_settings({"plan.foo": 1}), ("plan has no setting 'foo'; its settings are steps",)),
-        (lambda: Recipe().with_settings({"plan.freeze": "typo"}), ("'typo'", "0, 2")),
+        (lambda: Recipe().with_settings({"plan.freeze": "typo"}), ("'typo'", "0, 1, 2")),
         (lambda: Recipe().with_settings({"plan.momentum": 0.5}), ("momentum", "sgd", "adam")),
         (lambda: Recipe().with_settings({"plan.freeze": True}), ("plan.freeze", "list of")),
         (lambda: Recipe().with_settings({"plan.steps": "none"}), ("plan.steps", "whole number")),

@@ -507,7 +507,8 @@ def test_choices_that_contradict_each_other_leave_nothing_behind(
 
 
 def test_numbers_may_be_said_twice_and_be_those_of_numpy(tmp_path: Path) -> None:
-    options = {"steps": np.int64(3), "dim": np.int64(3), "seed": np.int64(4), "settings": {"plan.steps": 3}}
+    options = {"steps": np.int64(3), "dim": np.int64(3), "seed": np.int64(4), "test": np.float32(0.25)}
+    options["settings"] = {"plan.steps": 3}
     run = probssl.fit(table(), **options, evaluate="none", out=tmp_path)
     told = Run(tmp_path).recipe.as_dict()
     assert (run.step, told["seed"], told["plan"]["steps"], told["encoder"]["dim"]) == (3, 4, 3, 3)

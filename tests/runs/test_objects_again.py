@@ -58,7 +58,7 @@ def test_a_file_decides_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_refused_training_leaves_the_run_that_it_was_to_replace(tmp_path: Path) -> None:
     run = probssl.fit(X, out=tmp_path / "run", **FEW)
-    frozen = {"plan.freeze": ["0", "1", "2", "3"]}
+    frozen = {"plan.freeze": ["0", "1", "2"]}
     with pytest.raises(InputError, match=r"plan\.freeze keeps all of them"):
         probssl.fit(X, out=tmp_path / "run", overwrite=True, settings=frozen, **FEW)
     assert (run.folder / "model.safetensors").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import numbers
 import os
@@ -27,7 +28,7 @@ from probssl.model import Model
 from probssl.objectives import InfoNCE, Objective
 from probssl.pairings import Source, Views
 from probssl.parts.facts import Facts
-from probssl.parts.recipe import SLOTS, Recipe
+from probssl.parts.recipe import SLOTS, Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
 from probssl.runs.planning import check_memory
 from probssl.training import ProgressBar, TrainingPlan, fit
@@ -156,10 +157,14 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if not isinstance(own, Mapping) or not all(isinstance(path, str) for path in own):
             raise InputError(f'settings is a dict by path, {{"plan.warmup": 0}} for example, not {own!r}')
         short = {path: getattr(self, name, None) for name, path in SHORT.items()}
-        given = {path: plain(value) for path, value in {**settings, **short}.items() if value is not None}
+        given = {path: value for path, value in {**settings, **short}.items() if value is not None}
+        usual = {name: parameter.default for name, parameter in inspect.signature(type(self)).parameters.items()}
+        agreed(
+            {SHORT[name]: getattr(self, name) for name in SHORT.keys() & usual if getattr(self, name) != usual[name]},
+            own,
+        )
         parts = {slot: getattr(self, slot, None) for slot in SLOTS}
-        recipe = base.with_choices(**parts, seed=seed).with_settings(given)
-        return recipe.with_settings({path: plain(value) for path, value in own.items()})
+        return base.with_choices(**parts, seed=seed).with_settings(given).with_settings(own)
 
     def _resolved(self, recipe: Recipe, rows: np.ndarray) -> Resolved:
         return resolve(recipe, Facts("images" if rows.ndim == 4 else "table", rows.shape[1:], len(rows)))
@@ -214,13 +219,6 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, numbers.Integral):
         return int(random_state)
     return int(generator.randint(2**31 - 1))
-
-
-def plain(value: Any) -> Any:
-    """NumPy's scalars and arrays as plain numbers and lists, sequences as lists; anything else as it is."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def in_precision(module: ModuleT, dtype: torch.dtype) -> ModuleT:

@@ -186,6 +186,15 @@ class Recipe:
             raise InputError(f"{path}: {error}") from error
 
 
+def agreed(short: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their path, of options of their own, `{"plan.steps": 5}`, and of all others; refuse two values."""
+    for path in short.keys() & settings.keys():
+        if short[path] != settings[path]:
+            name = path.partition(".")[2]
+            raise InputError(f"{name} is {short[path]} and {path} is {settings[path]}: give one of them")
+    return {**short, **settings}
+
+
 def _chosen(slot: str, value: Any) -> Choice:
     """What was given for a slot: a name, a name with settings, a table, or an object."""
     if isinstance(value, str):

@@ -18,7 +18,7 @@ from probssl.encoders import encode
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
 from probssl.files import atomic_path, write_json
 from probssl.model import Model, facts_of
-from probssl.parts.recipe import Recipe
+from probssl.parts.recipe import Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
 from probssl.runs import folder as folders
 from probssl.runs.evaluation import Comparison, Depth, evaluate, judged_rows
@@ -105,17 +105,14 @@ def fit(
     parts = {"objective": objective, "energy": energy, "pairing": pairing, "encoder": encoder, "head": head}
     plan = {"plan.steps": steps, "plan.batch_size": batch_size, "plan.lr": lr, "encoder.dim": dim}
     changes = {name: value for name, value in plan.items() if value is not None}
-    for name, value in (settings or {}).items():
-        if name in changes and changes[name] != value:
-            short = name.partition(".")[2]
-            raise InputError(f"{short} is {changes[name]} and {name} is {value}: give one of them")
-        changes[name] = value
+    changes = agreed(changes, settings or {})
     before = _to_resume(out, data) if resume else None
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     if base is not None and not base.parts:
         base.parts = base.handed_in(parts)
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
+    test = test.item() if isinstance(test, np.generic) else test
     reading = Reading(label, drop, ids, test, size, corrupt, keep_constant)
     announce = Announcer(progress)
     with processes.launched(device):

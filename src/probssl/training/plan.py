@@ -90,11 +90,11 @@ class TrainingPlan:
 
     def check_layers(self, encoder: nn.Module) -> None:
         """Refuse to freeze layers that an encoder does not have."""
-        names = [name.removeprefix("backbone.") for name, _ in encoder.named_parameters()]
+        known = {name.removeprefix("backbone.") for name, _ in (*encoder.named_modules(), *encoder.named_parameters())}
         for layer in self.freeze:
-            if not any(name == layer or name.startswith(f"{layer}.") for name in names):
-                layers = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
-                raise InputError(f"the encoder has no layer {layer!r} to freeze: its layers with weights are {layers}")
+            if layer not in known:
+                layers = ", ".join(name for name, _ in encoder.named_children())
+                raise InputError(f"the encoder has no layer {layer!r} to freeze: its layers are {layers}")
 
     def freezes(self, name: str) -> bool:
         """Whether a weight of the encoder stays as it is; the layers of one with a head are those of its backbone."""
