@@ -305,7 +305,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 def begin(folder: Path, recipe: Recipe, source: Source, *, fresh: bool) -> None:
     """Write down what will be done. Results of an earlier run are removed, and those of one that is extended."""
-    extended = (folder / RECIPE).is_file() and recipe != Recipe.from_toml(folder / RECIPE)
+    extended = (folder / RECIPE).is_file() and recipe.as_dict() != Recipe.from_toml(folder / RECIPE).as_dict()
     for name in RESULTS if fresh or extended else ():
         (folder / name).unlink(missing_ok=True)
     write_json(folder / SOURCE, source.as_dict())
