@@ -234,7 +234,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(room, scratch, monkeypatch)
         (["--drop", "a"], ["--drop", "set of images"]),
         (["--ids", "a"], ["--ids", "set of images"]),
         (["--set", "pairing.preservation=0.1"], ["pairing 'simclr-cifar'", "'preservation'"]),
-        (["--pairing", "mask-and-noise"], ["MaskAndNoise", "[3, 12, 12]"]),
+        (["--pairing", "mask-and-noise"], ["mask-and-noise is for tables", "images of 3 × 12 × 12"]),
         (["--objective", "fisher", "--pairing", "simclr-cifar"], ["Fisher", "score", "noise"]),
         (["--corrupt", "mend"], ["--corrupt", "mend", "refuse or skip"]),
         (["--encoder", "vgg"], ["'vgg'", "conv"]),

@@ -106,8 +106,8 @@ def test_paths(tmp_path):
     (tmp_path / "data.xlsx").write_bytes(b"")
     has_parts(refusal(tmp_path / "data.xlsx"), ["no format", ".parquet"])
     has_parts(refusal(tmp_path / "nowhere" / "data.npy"), ["no file"])
-    with pytest.raises(InputError, match="not list"):
-        load([[1, 2]])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="not float"):
+        load(3.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")

@@ -46,11 +46,11 @@ def run(name, data, **choices):
 small = random.integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
 run("", random.normal(size=(60, 4)))  # what libraries set up when they are first used
 run("", small)
-pixels = random.integers(0, 256, (700, 3, 32, 32), dtype=np.uint8)
+pixels = random.integers(0, 256, (300, 3, 32, 32), dtype=np.uint8)
 layers = {"encoder.hidden": [5000]}
 run("table", random.normal(size=(600, 1500)), settings=layers, evaluate="none")
-run("images", pixels, batch_size=600, settings={"encoder.widths": [48, 96]}, evaluate="none")
-run("evaluation", random.normal(size=(2500, 1200)), settings={"encoder.hidden": [16]}, dim=8)
+run("images", pixels, batch_size=256, settings={"encoder.widths": [48, 96]}, evaluate="none")
+run("evaluation", random.normal(size=(1500, 800)), settings={"encoder.hidden": [16]}, dim=8)
 print(json.dumps(found))
 """
 
