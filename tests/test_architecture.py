@@ -87,7 +87,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "runs": ANYTHING,
     "estimators": ANYTHING,
     "comparing": ANYTHING,
-    "grids": {"files", "schema", "training", "kernels", "errors"},
+    "grids": {"files", "schema", "memory", "training", "kernels", "errors"},
     "studies": ANYTHING,
     "cli": ANYTHING,
     "__main__": ANYTHING,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from probssl.errors import InputError
 
 UNKNOWN = 16 * 2**30
 """Bytes that are taken for granted where the system does not tell."""
+
+_TOO_LITTLE = re.compile("out of memory|can't allocate memory|not enough memory|Storage size calculation overflowed")
+"""How torch says that there is too little memory, on processors and on cards."""
 
 
 def available(root: Path = Path("/")) -> int:
@@ -92,3 +96,8 @@ def _limits(root: Path) -> list[int]:
     used = ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5]))
     soft = [(resource.getrlimit(which)[0], now * resource.getpagesize()) for which, now in used]
     return [most - now for most, now in soft if most != resource.RLIM_INFINITY]
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that there was too little memory, as Python and torch say it."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and bool(_TOO_LITTLE.search(str(error))))

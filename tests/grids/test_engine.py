@@ -358,3 +358,24 @@ def test_what_runs_beyond_its_time_is_given_up_and_done_later(path):
         assert len(store.finished(grid.trials)) < len(grid.trials)
         running.finish(grid)
         assert len(store.finished(grid.trials)) == len(grid.trials)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_cohort_that_runs_out_of_memory_is_neither_halved_nor_stored(path, error):
+    """Its halves would train in other company, and their numbers would depend on how much memory there was."""
+
+    class Greedy(Small):
+        def cohort(self, config):
+            return "all"
+
+        def run_batch(self, configs):
+            self.seen.append(len(configs))
+            raise error
+            yield
+
+    with pytest.raises(type(error)):
+        run(Greedy(), path)
+    assert Small.seen == [10]
+    with Store(path) as store:
+        keys = list(experiments.grid(Greedy(), "smoke").trials)
+        assert (store.finished(keys), store.failures(keys), store.claimed(keys)) == (set(), {}, set())

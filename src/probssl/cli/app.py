@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
 import traceback
 import typing
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from probssl import memory
 from probssl.errors import InputError, ProbsslError
 from probssl.files import NO_ROOM, json_text
 
@@ -112,17 +112,13 @@ def what_to_do(error: BaseException) -> tuple[str | None, int]:
         return text, 2 if isinstance(error, InputError) else 1
     if isinstance(error, KeyboardInterrupt):
         return "stopped", INTERRUPTED
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(text)):
+    if memory.ran_out(error):
         return "out of memory: a smaller --batch-size or --dim, fewer rows or fewer --jobs need less", 2
     if isinstance(error, OSError):
         return _place(error), 2
     if type(error).__name__ == "SafetensorError":
         return f"a safetensors file cannot be read or written ({' '.join(text.split())})", 2
     return None, 1
-
-
-OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory|Storage size calculation overflowed")
-"""How torch says that there is too little memory, on processors and on cards."""
 
 
 def _flowing(text: str) -> str:

@@ -293,7 +293,7 @@ class Rows:
 
     def _read_alike(self, source: str) -> Dataset:
         """A second file, read as this one was."""
-        raise NotImplementedError
+        raise InputError(f"the test rows of {self.source} cannot be a file: give a share, a column or a data set")
 
     def _matched(self: Self, other: Dataset) -> Self:
         """Another data set in the layout of this one."""

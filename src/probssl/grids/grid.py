@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
+from probssl import memory
 from probssl.errors import InputError
 from probssl.grids.keys import Config, Result, key_of, plain
 from probssl.grids.versions import environment
@@ -106,6 +107,8 @@ def _outcomes(computation: Computation, configs: list[Config]) -> Iterator[Outco
             yield Outcome(config, given, "", now - before, environment(), *weights)
             before = now
     except Exception as error:
+        if memory.ran_out(error):  # no fault of a trial, and its halves would train in other company
+            raise
         message = f"{type(error).__name__}: {' '.join(str(error).split())}"
     rest = list(left.values())
     if len(rest) > 1:
