@@ -13,6 +13,10 @@ class InputError(ProbsslError, ValueError):
     """Something the caller gave (a file, a column, an option) cannot be used; the command line exits with 2."""
 
 
+class UnknownPart(InputError):
+    """A part is named that is not here: a slip of the pen, or of a package that is not installed."""
+
+
 class CheckpointError(InputError):
     """A model or checkpoint file is missing, damaged, or belongs to another run."""
 

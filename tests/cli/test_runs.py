@@ -15,6 +15,25 @@ from probssl.runs import Run
 from tests.cli.shell import document, refusal, succeed
 
 
+def test_a_list_of_runs_breaks_names_behind_signs_only(run, collapsed, scratch):
+    named = "analcatdata_authorship-sliced-fisher-euclidean-and-so-on-2"
+    shutil.copytree(run, scratch / named)
+    shutil.copytree(collapsed[0], scratch / "bad")
+    shutil.copytree(run, scratch / "missing")
+    recipe = scratch / "missing" / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace('"infonce"', '"huber"'))
+    lines = succeed("runs", scratch).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    pieces = [piece for piece in (line.split(" ")[0] for line in lines) if piece and piece in named]
+    assert "".join(pieces) == named
+    assert len(pieces) > 1
+    assert all(piece.endswith(("-", "_")) for piece in pieces[:-1])
+    verdicts = {line["folder"].split("/")[-1]: line["verdict"] for line in document("runs", scratch)["runs"]}
+    assert verdicts == {named: "healthy", "bad": "representation collapse", "missing": "part missing"}
+    assert "there is no objective 'huber'" in " ".join(lines), "which one"
+    assert all(word in " ".join(lines) for word in ("healthy", "representation", "part missing"))
+
+
 def test_listing_and_pruning(run, collapsed, copy, table, scratch):
     shutil.move(copy, scratch / "good")
     shutil.copytree(collapsed[0], scratch / "bad")
@@ -30,8 +49,8 @@ def test_listing_and_pruning(run, collapsed, copy, table, scratch):
     assert found["good"]["size"] > 0
     shown = succeed("runs", scratch).stdout
     assert max(map(len, shown.splitlines())) <= 80
-    assert "no 'steps'" in shown, "why the broken one is unreadable"
-    assert all(name in shown for name in (*states, *states.values(), "probe", "RankMe"))
+    assert "no 'steps'" in " ".join(shown.split()), "why the broken one is unreadable"
+    assert all(name in shown for name in (*states, "healthy", "stopped", "unreadable", "probe", "RankMe"))
     freed = document("runs", scratch, "--prune")["freed"]
     assert freed == found["good"]["size"] + found["bad"]["size"]
     assert "deleted 0.0 MB" in succeed("runs", scratch, "--prune").stdout

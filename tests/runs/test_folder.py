@@ -22,7 +22,7 @@ from probssl.model import Model
 from probssl.objectives import InfoNCE
 from probssl.parts.registry import KINDS
 from probssl.runs import Run, evaluate
-from probssl.runs.doctor import examine
+from probssl.runs.doctor import examine, verdict
 from probssl.runs.workflow import assess
 from probssl.training.files import load_tensors, save_tensors
 from probssl.training.log import read_log
@@ -432,6 +432,14 @@ def test_a_finished_run_can_be_extended(copy: Path) -> None:
     assert "from 12 to 20 steps" in event["message"]
     with pytest.raises(CheckpointError, match=r"plan\.steps = 20"):
         probssl.fit(table(), out=copy, resume=True, steps=15, evaluate="none")
+
+
+def test_an_interrupted_extension_leaves_no_model_of_fewer_steps(copy: Path) -> None:
+    with pytest.raises(TrainingInterrupted):
+        probssl.fit(table(), out=copy, resume=True, steps=20, evaluate="none", reporter=Signaller(15))
+    run = Run(copy)
+    assert (run.finished, run.steps, run.comparison, verdict(run)) == (False, 20, None, "stopped")
+    assert probssl.fit(table(), out=copy, resume=True, evaluate="none").step == 20
 
 
 def test_training_starts_from_another_run(finished: Run, tmp_path: Path) -> None:

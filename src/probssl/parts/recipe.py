@@ -183,7 +183,7 @@ class Recipe:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path} is not a TOML file ({error})") from error
         except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+            raise type(error)(f"{path}: {error}") from error
 
 
 def agreed(short: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

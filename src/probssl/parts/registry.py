@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from probssl.errors import InputError
+from probssl.errors import InputError, UnknownPart
 
 LISTED = 12
 """Names that an error lists at most."""
@@ -94,7 +94,7 @@ class Registry(Mapping[str, Entry]):
         close = difflib.get_close_matches(name, known, 1) or [entry for entry in known if name and name in entry]
         listed = f"choose one of {', '.join(known)}" if len(known) <= LISTED else f"see probssl parts {self.kind}"
         hint = f"did you mean {close[0]!r}?" if close else f"{listed} (parts of another package need it installed)"
-        raise InputError(f"there is no {self.kind} {name!r}: {hint}")
+        raise UnknownPart(f"there is no {self.kind} {name!r}: {hint}")
 
     def name_of(self, cls: type) -> str | None:
         """The name of a class of ours: the one that fixes no settings, where there is one."""

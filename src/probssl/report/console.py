@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -280,19 +283,31 @@ def show_runs(found: Sequence[Line], below: Path) -> None:
     if not found:
         console.print("no runs here")
         return
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, side in (("run", "left"), ("loss · energy", "left"), ("state", "left"), ("steps", "right")):
-        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
     shown = {name: title for name, title in LISTED.items() if any(name in line.metrics for line in found)}
-    for title in shown.values():
-        table.add_column(title, justify="right")
-    for line in found:
-        values = [f"{line.metrics[name]:.3f}" if name in line.metrics else "–" for name in shown]
-        table.add_row(escape(line.name(below)), escape(line.title), line.state, f"{line.step:,}", *values)
+    columns = {"verdict": [line.verdict for line in found], "steps": [f"{line.step:,}" for line in found]}
+    for name, title in shown.items():
+        columns[title] = [f"{line.metrics[name]:.3f}" if name in line.metrics else "–" for line in found]
+    room = console.width - sum(2 + max(map(len, (title, *cells))) for title, cells in columns.items())
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("run, loss · energy")
+    for title in columns:
+        table.add_column(title, justify="left" if title == "verdict" else "right")
+    for line, *cells in zip(found, *columns.values(), strict=True):
+        name = "\n".join([_in_lines(line.name(below), room), *([f"  {line.title}"] if line.title else [])])
+        table.add_row(escape(name), *cells)
     console.print(table)
     for line in found:
         if line.reason:
-            console.print(f"{escape(line.name(below))}: {escape(line.reason)}")
+            said = textwrap.fill(f"{line.name(below)}: {line.reason}", console.width, break_long_words=False)
+            console.print(escape(said), soft_wrap=True)
+
+
+def _in_lines(name: str, width: int) -> str:
+    """The name of a file, broken behind hyphens and other signs where it is too long for one line."""
+    lines = [""]
+    for part in re.findall(r"[^-_./ ]*[-_./ ]*", name):
+        lines[-1:] = [lines[-1] + part] if cell_len(lines[-1] + part) <= width else [lines[-1], part]
+    return "\n".join(line for line in lines if line)
 
 
 def show_collapse(collapsed: dict[str, int], folder: Path) -> None:

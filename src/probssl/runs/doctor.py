@@ -23,7 +23,7 @@ from probssl.runs.folder import LOG, Run
 from probssl.theory import linear
 from probssl.theory.clustering import ADMITS, AGREEMENT_BELOW, open_failure_modes
 from probssl.training.log import LOOKED_AT, OF_CLUSTERS, term_names
-from probssl.training.watch import MEANING, MINIMUM_CONTRAST
+from probssl.training.watch import MEANING, MINIMUM_CONTRAST, name_of
 
 OPTIONS = {
     "objective": "--objective",
@@ -225,6 +225,23 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
     return Diagnosis(not findings, summary, tuple(findings), facts, risks, loss, tuple(notes))
 
 
+def verdict(run: Run) -> str:
+    """What log and metrics say of a run in a few words, as "healthy"; no part is made and no data read for it."""
+    if _failures(run):
+        return "failed"
+    if run.collapsed:
+        return ", ".join(map(name_of, run.collapsed))
+    if not run.finished:
+        return "stopped"
+    loss = None if run.comparison is None else run.comparison.loss
+    return "no collapse" if loss is None else _nothing(loss) or "healthy"
+
+
+def _failures(run: Run) -> list[dict[str, Any]]:
+    """Events at the end of a log that ended the training."""
+    return [row for row in run.log if row.get("event") == "failure" and row["step"] >= run.step]
+
+
 def _risks(resolved: Resolved, terms: list[str]) -> dict[str, str]:
     """Failures that the loss leaves open: of a clustering loss by its terms, else as the objective says."""
     names = [name for name in terms if name not in REGULARISERS]
@@ -236,9 +253,7 @@ def _risks(resolved: Resolved, terms: list[str]) -> dict[str, str]:
 def _from_log(run: Run, facts: dict[str, float]) -> list[Finding]:
     resolved, step = run.resolved, run.step
     findings = [
-        Finding("failure", row["message"], row["step"], _remedies("failure", resolved))
-        for row in run.log
-        if row.get("event") == "failure" and row["step"] >= step
+        Finding("failure", row["message"], row["step"], _remedies("failure", resolved)) for row in _failures(run)
     ]
     for kind, since in run.collapsed.items():
         message = f"{MEANING[kind]}, {_evidence(kind, facts, resolved)}"
@@ -264,22 +279,29 @@ def _standing(run: Run) -> tuple[ReferenceLosses | None, str | None]:
 
 
 def _from_loss(loss: ReferenceLosses, resolved: Resolved, collapsed: bool) -> list[Finding]:
-    """What the loss alone reveals: nothing could be learnt, or nothing was, which goes without saying of a collapse."""
-    if loss.constant is None or loss.gain is None:
+    """What the loss alone reveals; that nothing was learnt goes without saying of a collapse."""
+    kind = _nothing(loss)
+    if kind is None or (collapsed and kind == "nothing learnt"):
         return []
-    scale = abs(loss.constant.mean) or 1.0
-    if loss.optimum is not None and loss.constant.mean - loss.optimum.mean < NOTHING_TO_LEARN * scale:
+    assert loss.constant is not None
+    message = f"nothing learnt: the loss is {_shown(loss.model)}, and a constant encoder has {_shown(loss.constant)}"
+    if kind == "nothing to learn":
+        assert loss.optimum is not None
         message = (
             f"nothing to learn: a model that knew the {_pairs(resolved)} exactly would have {_shown(loss.optimum)}, "
             f"a constant encoder has {_shown(loss.constant)}: augmentations say next to nothing about their source"
         )
-        return [Finding("nothing to learn", message, None, _remedies("nothing to learn", resolved))]
-    if not collapsed and loss.gain.mean <= 2 * loss.gain.error:
-        message = (
-            f"nothing learnt: the loss is {_shown(loss.model)}, and a constant encoder has {_shown(loss.constant)}"
-        )
-        return [Finding("nothing learnt", message, None, _remedies("nothing learnt", resolved))]
-    return []
+    return [Finding(kind, message, None, _remedies(kind, resolved))]
+
+
+def _nothing(loss: ReferenceLosses) -> str | None:
+    """Whether nothing could be learnt, or nothing was."""
+    if loss.constant is None or loss.gain is None:
+        return None
+    scale = abs(loss.constant.mean) or 1.0
+    if loss.optimum is not None and loss.constant.mean - loss.optimum.mean < NOTHING_TO_LEARN * scale:
+        return "nothing to learn"
+    return "nothing learnt" if loss.gain.mean <= 2 * loss.gain.error else None
 
 
 def _where_it_stands(loss: ReferenceLosses, resolved: Resolved) -> list[str]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probssl.errors import ProbsslError
+from probssl.errors import ProbsslError, UnknownPart
+from probssl.runs.doctor import verdict
 from probssl.runs.evaluation import TRAINED
 from probssl.runs.folder import RECIPE, Run
 
@@ -21,14 +22,16 @@ class Line:
     folder: Path
     title: str
     state: str
-    """"finished", "collapsed", "stopped" or "unreadable"."""
+    """"finished", "collapsed", "stopped", "part missing" or "unreadable"."""
+    verdict: str
+    """What is to be thought of it, as "healthy" or "nothing learnt"; the state where it cannot be read."""
     step: int
     seconds: float
     metrics: dict[str, float]
     size: int
     """Bytes of its checkpoints."""
     reason: str = ""
-    """Why it is unreadable."""
+    """Why it cannot be read."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -60,6 +63,7 @@ def _line(folder: Path) -> Line:
         state = ("collapsed" if run.collapsed else "finished") if run.finished else "stopped"
         values = run.comparison.rows.get(TRAINED, {}) if run.comparison is not None else {}
         metrics = {name: value for name in SHOWN if (value := values.get(name)) is not None}
-        return Line(folder, run.recipe.title, state, run.step, run.seconds, metrics, size)
+        return Line(folder, run.recipe.title, state, verdict(run), run.step, run.seconds, metrics, size)
     except (ProbsslError, KeyError, ValueError, TypeError) as error:
-        return Line(folder, "", "unreadable", 0, 0.0, {}, size, str(error) or type(error).__name__)
+        state = "part missing" if isinstance(error, UnknownPart) else "unreadable"
+        return Line(folder, "", state, state, 0, 0.0, {}, size, str(error) or type(error).__name__)
