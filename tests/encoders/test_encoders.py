@@ -75,6 +75,20 @@ def test_mlp_formula() -> None:
     torch.testing.assert_close(encoder(x), hidden @ second.weight.mT + second.bias)
 
 
+def test_a_linear_path_is_added_to_the_output() -> None:
+    """With no hidden unit awake it is all there is: principal components are among what such a network computes."""
+    encoder = seeded(0, lambda: MLP.of([3, 6, 2], linear=True)).double()
+    line, rest = encoder[0]
+    x = normal(5, 3)
+    torch.testing.assert_close(encoder(x), x @ line.weight.mT + rest(x))
+    rest[0].bias.data.fill_(-100.0)
+    torch.testing.assert_close(encoder(x), x @ line.weight.mT + rest[-1].bias)
+    images = MLP((4,), 2, linear=True).bind(shape=(1, 2, 3))
+    assert images(torch.zeros(5, 1, 2, 3)).shape == (5, 2)
+    with pytest.raises(InputError, match="is linear: leave linear out"):
+        MLP((), linear=True)
+
+
 def test_mlp_of_two_sizes_is_linear() -> None:
     encoder = seeded(0, lambda: MLP.of([3, 2], bias=False)).double()
     x, y = normal(5, 3), normal(5, 3, seed=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pytest
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from probssl import kernels
-from probssl.encoders import MLP, WithHead, encode, seeded
+from probssl.encoders import MLP, Branches, Expansion, WithHead, encode, seeded
 from probssl.energies import Cosine, Euclidean
-from probssl.objectives import CRVAE, GEDI, VAE, InfoNCE, Objective, SimVAE
+from probssl.objectives import CRVAE, GEDI, SNL, VAE, InfoNCE, Objective, SimVAE, SlicedFisher
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
@@ -156,7 +156,7 @@ def clustering_trial(objective: str, seed: int) -> Trial:
 @pytest.mark.parametrize("objective", CLUSTERING)
 def test_clusterings_stack_unless_they_remember(objective: str) -> None:
     together, apart = ([clustering_trial(objective, seed) for seed in (0, 1, 2)] for _ in range(2))
-    assert (stacked._stacked(together) is None) == (objective in REMEMBERING)
+    assert (stacked.stack_key(together[0])[0] is None) == (objective in REMEMBERING)
     for one, other, fitted in zip(together, apart, fit_many(together), strict=True):
         expected = alone(other)
         assert distance(one, other) < 1e-5
@@ -355,6 +355,75 @@ def test_data_pairings_and_heads_of_their_own() -> None:
     for one, other, fitted in zip(together, apart, found, strict=True):
         assert_same_story(fitted, alone(other), 1e-6)
         assert distance(one, other) < 1e-6
+
+
+class Indicators(Expansion):
+    """Of the first number the signs of its distances to some knots and hinges, the rest as it is."""
+
+    def __init__(self, knots: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("knots", torch.tensor(knots, dtype=torch.float64))
+
+    def stack_key(self) -> Hashable:
+        return Indicators, tuple(self.knots.tolist())
+
+    def forward(self, x: Tensor) -> Tensor:
+        apart = x[..., :1] - self.knots
+        return torch.cat([apart.sign(), apart.relu(), x[..., 1:] ** 2, x[..., 1:]], -1)
+
+
+def expanded(knots: Sequence[float]) -> list[nn.Module]:
+    """Networks behind an expansion: plain, beside a linear path, with a head, and with an expansion in one branch."""
+    wide = 2 * (FEATURES - 1) + 2 * len(knots)
+    return [
+        nn.Sequential(Indicators(knots), MLP.of([wide, 8, 3])),
+        nn.Sequential(Indicators(knots), MLP.of([wide, 8, 3], linear=True)),
+        WithHead(nn.Sequential(Indicators(knots), MLP.of([wide, 8, 5], linear=True)), MLP.of([5, 4, 3], linear=True)),
+        Branches([nn.Linear(FEATURES, 3), nn.Sequential(Indicators(knots), MLP.of([wide, 8, 3]))]),
+    ]
+
+
+@pytest.mark.parametrize("layout", range(4), ids=["expanded", "linear path", "with a head", "expanded in a branch"])
+def test_expansions_and_linear_paths_stack(layout: int) -> None:
+    """Every way in which a stack goes through an encoder: batched, by vmap, and in closed form for Fisher and GEDI."""
+
+    def one(seed: int, objective: Objective, knots: Sequence[float] = (-0.5, 0.3)) -> Trial:
+        encoder = seeded(seed, lambda: expanded(knots)[layout]).double()
+        bound = seeded(seed, lambda: objective.bind(dim=3)).double()
+        plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
+        return Trial(encoder, bound, MaskAndNoise(0.8, 0.2), rows().double(), plan, seed)
+
+    def trials() -> list[Trial]:
+        start = UniformStart.around(rows().double())
+        chains = {"chains": 80, "start": start, "sampler": SGLD(steps=2, step_size=0.01)}
+        objectives = [
+            InfoNCE(Euclidean()),
+            SNL(Cosine(0.5)),
+            Fisher(),
+            SlicedFisher(),
+            GEDI(2, base_scale=3.0, **chains),
+        ]
+        return [one(seed, objective) for objective in objectives for seed in (0, 1)]
+
+    together, apart = trials(), trials()
+    assert len({stacked.stack_key(trial)[0] for trial in together}) == 1
+    stack = stacked._stacked(together)
+    assert stack is not None
+    assert len(stack.losses) == 5
+    for trial, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        assert_same_story(fitted, alone(other), 1e-6)
+        assert distance(trial, other) < 1e-6
+    elsewhere = one(0, InfoNCE(Euclidean()), (-0.5, 0.4))
+    assert stacked.stack_key(elsewhere)[0] not in {None, stacked.stack_key(together[0])[0]}
+
+
+def test_an_expansion_comes_first_and_has_no_parameters() -> None:
+    inside = nn.Sequential(nn.Linear(FEATURES, FEATURES), Indicators([0.0]), nn.Linear(12, 3))
+    training = nn.Sequential(Indicators([0.0]), nn.Linear(12, 3))
+    training[0].scale = nn.Parameter(torch.ones(1))
+    for encoder in (inside, training):
+        one = Trial(encoder, InfoNCE(Euclidean()), MaskAndNoise(), rows(), TrainingPlan(steps=2, batch_size=8))
+        assert stacked.stack_key(one)[0] is None
 
 
 class Reading(PairObjective):

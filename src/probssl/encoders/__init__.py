@@ -8,7 +8,9 @@ from probssl.encoders.latents import Centring, LatentEncoder, OnSphere, Whitenin
 from probssl.encoders.mlp import (
     GLOBAL_RANDOM_STATE,
     MLP,
+    Branches,
     Encoder,
+    Expansion,
     Predictor,
     WithHead,
     as_floats,
@@ -23,11 +25,13 @@ from probssl.encoders.resnet18 import ResNet18
 __all__ = [
     "GLOBAL_RANDOM_STATE",
     "MLP",
+    "Branches",
     "Centring",
     "ConvDecoder",
     "ConvEncoder",
     "Decoder",
     "Encoder",
+    "Expansion",
     "LatentEncoder",
     "MLPDecoder",
     "MirrorDecoder",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -34,6 +35,25 @@ class Encoder(Part, nn.Module):
     """How many dimensions an observation has: 1 in a table, 3 as an image; None if it may have any number."""
 
 
+class Branches(nn.ModuleList):
+    """The sum of what several networks, `modules`, make of the same input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functools.reduce(torch.add, [branch(x) for branch in self])
+
+
+class Expansion(nn.Module):
+    """A fixed map of observations, row by row and without parameters, which comes first in a network: of the code of
+    a level to indicators, say.
+
+    Encoders that train as one stack share the expansion of the first.
+    """
+
+    def stack_key(self) -> Hashable:
+        """Expansions with equal keys compute the same: class, settings and what was learnt from the data."""
+        raise NotImplementedError
+
+
 class MLP(Encoder, nn.Sequential):
     """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP((2 * d,))`).
 
@@ -46,6 +66,7 @@ class MLP(Encoder, nn.Sequential):
         batch_norm: whether hidden layers are normalised by the statistics of their batch while training.
         track_running_stats: whether averages of these are kept for evaluation; else it uses its own batch too.
         he: whether weights start with variance 2/inputs and no bias, which deep networks need (see `he_weights`).
+        linear: whether a linear map of the input is added to the output, beside the hidden layers.
     """
 
     def __init__(
@@ -58,14 +79,17 @@ class MLP(Encoder, nn.Sequential):
         batch_norm: bool = False,
         track_running_stats: bool = True,
         he: bool = False,
+        linear: bool = False,
     ) -> None:
         super().__init__()
         if min([*(hidden or ()), 1 if dim is None else dim]) < 1:
             raise InputError(f"the widths of an MLP must be positive, not {list(hidden or ())} and {dim}")
         if not (track_running_stats or batch_norm):
             raise InputError("track_running_stats is of batch normalisation: leave it out, or set batch_norm=True")
+        if linear and hidden is not None and not len(hidden):
+            raise InputError("an MLP without hidden layers is linear: leave linear out, or give hidden widths")
         self.hidden = None if hidden is None else tuple(int(width) for width in hidden)
-        self.dim, self.bias, self.slope, self.he = dim, bias, slope, he
+        self.dim, self.bias, self.slope, self.he, self.linear = dim, bias, slope, he, linear
         self.batch_norm, self.track_running_stats = batch_norm, track_running_stats
 
     @classmethod
@@ -83,12 +107,15 @@ class MLP(Encoder, nn.Sequential):
         self.sizes = (features, *hidden, int(self.dim))
         if len(shape) > 1:
             self.append(nn.Flatten())
+        layers = nn.Sequential() if self.linear else self
         for fan_in, fan_out in itertools.pairwise(self.sizes[:-1]):
-            self.append(nn.Linear(fan_in, fan_out, bias=self.bias))
+            layers.append(nn.Linear(fan_in, fan_out, bias=self.bias))
             if self.batch_norm:
-                self.append(nn.BatchNorm1d(fan_out, track_running_stats=self.track_running_stats))
-            self.append(nn.LeakyReLU(self.slope) if self.slope else nn.ReLU())
-        self.append(nn.Linear(self.sizes[-2], self.sizes[-1], bias=self.bias))
+                layers.append(nn.BatchNorm1d(fan_out, track_running_stats=self.track_running_stats))
+            layers.append(nn.LeakyReLU(self.slope) if self.slope else nn.ReLU())
+        layers.append(nn.Linear(self.sizes[-2], self.sizes[-1], bias=self.bias))
+        if self.linear:
+            self.append(Branches([nn.Linear(features, self.sizes[-1], bias=False), layers]))
         if self.he:
             he_weights(self)
 

@@ -25,7 +25,7 @@ from probssl.objectives.infonce import InfoNCE
 from probssl.objectives.normalised import NCE, SNL, Biased, BiasNetwork
 from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.views import Pairing
-from probssl.training.stacked.parts import ParameterStack, layers_of
+from probssl.training.stacked.parts import Dense, ParameterStack, layers_of
 
 LOSSES = ("infonce", "nce", "snl", "simclr", "spectral", "fisher")  # as in mlp_steps.c
 ENERGIES = (Euclidean, Cosine)
@@ -84,13 +84,12 @@ def _plain_bias(bias: nn.Module) -> int | None:
 
 def suits(encoder: nn.Module, objective: Objective, pairing: Pairing, data: Tensor) -> bool:
     """Whether a trial can be stepped by compiled code here."""
-    layers = layers_of(encoder)
+    layers = _plain_layers(encoder)
     parameters = list(encoder.parameters())
     return (
-        layers is not None
-        and len(layers) <= MOST_LAYERS
-        and all(bias is not None for _, bias, _ in layers)
-        and [rectified for _, _, rectified in layers] == [True] * (len(layers) - 1) + [False]
+        0 < len(layers) <= MOST_LAYERS
+        and all(layer.bias is not None for layer in layers)
+        and [layer.rectified for layer in layers] == [True] * (len(layers) - 1) + [False]
         and all(p.requires_grad and p.dtype == torch.float32 for p in [*parameters, *objective.parameters()])
         and data.dtype == torch.float32
         and parameters[-1].shape[0] <= MOST_DIMENSIONS
@@ -99,6 +98,13 @@ def suits(encoder: nn.Module, objective: Objective, pairing: Pairing, data: Tens
         and kernels.variant() is not None
         and max(size for p in parameters for size in p.shape) <= WIDEST.get(str(kernels.variant()), math.inf)
     )
+
+
+def _plain_layers(encoder: nn.Module) -> list[Dense]:
+    """The layers of an encoder that is a chain of linear ones; none for any other."""
+    layers = layers_of(encoder) or ()
+    dense = [layer for layer in layers if isinstance(layer, Dense)]
+    return dense if len(dense) == len(layers) else []
 
 
 class CompiledLosses:
@@ -112,10 +118,8 @@ class CompiledLosses:
         self.gradient = torch.empty_like(self.stack.values)
         scales = [_scale(objective) for objective in objectives]
         self.scales = torch.tensor(scales, dtype=torch.float32)
-        layers = layers_of(encoder)
-        assert layers is not None
-        shapes = [encoder.get_parameter(weight).shape for weight, _, _ in layers]
-        self.sizes = (ctypes.c_int * (len(layers) + 1))(shapes[0][1], *(shape[0] for shape in shapes))
+        shapes = [encoder.get_parameter(layer.weight).shape for layer in _plain_layers(encoder)]
+        self.sizes = (ctypes.c_int * (len(shapes) + 1))(shapes[0][1], *(shape[0] for shape in shapes))
 
     def __call__(
         self,

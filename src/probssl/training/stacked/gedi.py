@@ -119,10 +119,10 @@ class StackedGEDI(StackedLosses):
 
     def _slope(self, encoder: StackedEncoder, x: Tensor) -> Tensor:
         """∇ log p(x): [K, n, d]."""
-        signs: list[Tensor] = []
-        logits = torch.bmm(self._centres, encoder(x, signs=signs)) / self.temperature
+        passed: list[Tensor] = []
+        logits = torch.bmm(self._centres, encoder(x, passed=passed)) / self.temperature
         pull = torch.bmm(self._centres.mT, logits.softmax(1)) / self.temperature
-        slope = encoder.pull(pull, signs).mT
+        slope = encoder.pull(pull, passed).mT
         return slope if self.base_scale is None else slope - x / self.base_scale**2
 
 

@@ -55,7 +55,6 @@ class StackedLosses:
         self.template = copy.deepcopy(objectives[0])
         self.needs = objectives[0].needs
         self.stack = ParameterStack(objectives)
-        self.layers = encoder.layers
         self.encoder = encoder
         self.span = span
         self.encoded: set[int] = set()  # which of the views it takes embeddings of
@@ -67,7 +66,7 @@ class StackedLosses:
         """Total and terms of one model."""
         inputs, embedded = given["inputs"], given["embedded"]
         known = [(inputs[number], embedded[number]) for number in embedded]
-        encoder = KnownEmbeddings(self.layers, given.get("weights", {}), known)
+        encoder = KnownEmbeddings(self.encoder, given.get("weights", {}), known)
         extra = {name: given.get(name) for name in ("score", "directions", "noise")}
         views = Views(inputs[0], inputs[1:], **extra)
         if given["parameters"]:
@@ -121,9 +120,9 @@ class StackedFisher(StackedLosses):
         assert views.score is not None
         x, x_aug = views.inputs[:2]
         encoder, rows = self.encoder.of(self.span), x.shape[1]
-        signs: list[Tensor] = []
-        both = encoder(torch.cat([x, x_aug], 1), signs=signs).mT  # [K, 2n, m]
-        here = [sign[..., :rows] for sign in signs]
+        passed: list[Tensor] = []
+        both = encoder(torch.cat([x, x_aug], 1), passed=passed).mT  # [K, 2n, m]
+        here = [part[..., :rows] for part in passed]
         with torch.enable_grad():
             a, b = (half if half.requires_grad else half.detach().requires_grad_() for half in both.split(rows, 1))
             energies = self._energies(self.stack.parameters, a, b)

@@ -31,12 +31,13 @@ def fit_many(
 ) -> list[Fitted]:
     """Train all trials, each as `fit` would alone from the same seed; the results in the order of the trials.
 
-    Trials whose encoders are linear layers with ReLU, of equal sizes, and whose batch sizes, optimisers and numbers of
-    steps agree are stacked, whatever their objectives, energies, pairings, rates, schedules, seeds and data are: one
-    batched computation in single thread, in groups that fit the cache. What a trial comes to does not depend on its
-    company. All others are trained one at a time. `done(number, fitted)` is called as trials end, in any
-    order. Ctrl-C, SIGTERM or `stop` end it between two steps: trials that had not come to their end say so
-    (`Fitted.interrupted`). A trial whose loss is not finite stops alone (`Fitted.failure`).
+    Trials whose encoders are linear layers with ReLU (and sums of these, behind one `Expansion` for all), of equal
+    sizes, and whose batch sizes, optimisers and numbers of steps agree are stacked, whatever their objectives,
+    energies, pairings, rates, schedules, seeds and data are: one batched computation in single thread, in groups that
+    fit the cache. What a trial comes to does not depend on its company. All others are trained one at a time.
+    `done(number, fitted)` is called as trials end, in any order. Ctrl-C, SIGTERM or `stop` end it between two steps:
+    trials that had not come to their end say so (`Fitted.interrupted`). A trial whose loss is not finite stops alone
+    (`Fitted.failure`).
     """
     reporter = Reporter() if reporter is None else reporter
     results: dict[int, Fitted] = {}
@@ -99,7 +100,7 @@ def _stacked(trials: Sequence[Trial]) -> Stack | None:
         return None
     try:
         return Stack(trials)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:  # from probing a loss on a batch
+    except RuntimeError as error:  # what torch.vmap says of a loss that it cannot batch
         names = sorted({type(trial.objective).__name__ for trial in trials})
         logger.info("a stack of %s cannot be made: %s", " and ".join(names), error)
         return None
@@ -146,7 +147,7 @@ def stack_key(trial: Trial) -> tuple[Hashable | None, str | None]:
     shapes = tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in parameters.items())
     rows = min(plan.batch_size, len(data)), min(SAMPLE_ROWS, len(data))
     return (
-        (tuple(layers), shapes),
+        (layers, shapes),
         (data.shape[1], data.dtype, rows),
         (plan.steps, plan.optimiser, plan.log_interval),
         (type(trial.pairing), objective.needs.augmented, can_compile(trial)),

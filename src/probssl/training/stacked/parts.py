@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import WithHead
+from probssl.encoders import Branches, Expansion, WithHead
 from probssl.training.plan import TrainingPlan
 
 
@@ -94,24 +97,52 @@ class StackOptimiser:
         self.values.sub_(change if alive is None else change.where(alive, change.new_zeros(())))
 
 
-Layer = tuple[str, str | None, bool]  # names of weight and bias, and whether ReLU follows
+@dataclass(frozen=True)
+class Dense:
+    """A linear layer: names of weight and bias, and whether ReLU follows."""
+
+    weight: str
+    bias: str | None
+    rectified: bool = False
 
 
-def layers_of(encoder: nn.Module, prefix: str = "") -> list[Layer] | None:
-    """The linear layers of an encoder made of nothing but these and ReLU between them; None for any other."""
-    if isinstance(encoder, WithHead):
-        parts = [layers_of(part, f"{prefix}{name}.") for name, part in encoder.named_children()]
-        return None if any(part is None for part in parts) else [layer for part in parts if part for layer in part]
+@dataclass(frozen=True)
+class Sum:
+    """Branches that see the same input, and whose outputs are added."""
+
+    branches: tuple[tuple[Layer, ...], ...]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An `Expansion` of the observations: its name, and what all encoders of a stack have in common."""
+
+    name: str
+    key: Hashable
+
+
+Layer = Dense | Sum | Fixed
+
+
+def layers_of(encoder: nn.Module, prefix: str = "", *, first: bool = True) -> tuple[Layer, ...] | None:
+    """The layers of an encoder made of linear maps, ReLU between them, sums of branches, and an `Expansion` of what
+    it observes (`first`); None for any other."""
+    if isinstance(encoder, Expansion):
+        fixed = first and next(encoder.parameters(), None) is None
+        return (Fixed(prefix.removesuffix("."), encoder.stack_key()),) if fixed else None
     if type(encoder) is nn.Linear:
-        return [(f"{prefix}weight", None if encoder.bias is None else f"{prefix}bias", False)]
-    if type(encoder).forward is not nn.Sequential.forward:
+        return (Dense(f"{prefix}weight", None if encoder.bias is None else f"{prefix}bias"),)
+    if isinstance(encoder, Branches):
+        found = [layers_of(part, f"{prefix}{name}.", first=first) for name, part in encoder.named_children()]
+        branches = tuple(branch for branch in found if branch is not None)
+        return (Sum(branches),) if len(branches) == len(found) > 0 else None
+    if not isinstance(encoder, WithHead) and type(encoder).forward is not nn.Sequential.forward:
         return None
-    layers: list[Layer] = []
+    layers: tuple[Layer, ...] = ()
     for name, part in encoder.named_children():
-        if type(part) is nn.ReLU and layers:
-            weight, bias, _ = layers[-1]
-            layers[-1] = weight, bias, True
-        elif (inner := layers_of(part, f"{prefix}{name}.")) is not None:
+        if type(part) is nn.ReLU and layers and isinstance(layers[-1], Dense):
+            layers = *layers[:-1], dataclasses.replace(layers[-1], rectified=True)
+        elif (inner := layers_of(part, f"{prefix}{name}.", first=first and not layers)) is not None:
             layers += inner
         else:
             return None
@@ -119,7 +150,7 @@ def layers_of(encoder: nn.Module, prefix: str = "") -> list[Layer] | None:
 
 
 class StackedEncoder:
-    """K encoders of linear layers and ReLU as batched matrix products.
+    """K encoders as batched matrix products, of the layers that `layers_of` finds.
 
     Within, the numbers of a feature stand side by side, [K, features, rows]: products with few columns are slower than
     those with few rows.
@@ -130,10 +161,9 @@ class StackedEncoder:
         self.parameters = self.stack.parameters
         layers = layers_of(encoders[0])
         assert layers is not None
-        self.layers = layers
-        template = encoders[0]
-        backbone = layers_of(template.backbone) if isinstance(template, WithHead) else layers
-        self.depth = len(backbone or [])  # layers up to the representation
+        self.layers, self.template = layers, encoders[0]
+        backbone = layers_of(self.template.backbone) if isinstance(self.template, WithHead) else layers
+        self.depth = len(backbone or ())  # layers up to the representation
 
     def of(self, span: slice) -> StackedEncoder:
         """Some of the encoders, sharing parameters with all of them."""
@@ -141,51 +171,100 @@ class StackedEncoder:
         some.parameters = {name: value[span] for name, value in self.parameters.items()}
         return some
 
-    def __call__(self, x: Tensor, *, layers: int | None = None, signs: list[Tensor] | None = None) -> Tensor:
-        """Embeddings [K, m, rows] of x [K, rows, d]; `signs` collects where each ReLU passes, as zeros and ones."""
-        return self.advance(x.mT, self.layers[:layers], signs)
+    def __call__(self, x: Tensor, *, layers: int | None = None, passed: list[Tensor] | None = None) -> Tensor:
+        """Embeddings [K, m, rows] of x [K, rows, d]; `passed` collects what `push` and `pull` need."""
+        return self.advance(x.mT, self.layers[:layers], passed)
 
-    def advance(self, h: Tensor, layers: Sequence[Layer], signs: list[Tensor] | None = None) -> Tensor:
-        """h [K, features, rows] through some of the layers."""
-        for weight, bias, rectified in layers:
-            if bias is None:
-                h = torch.bmm(self.parameters[weight], h)
+    def advance(self, h: Tensor, layers: Sequence[Layer], passed: list[Tensor] | None = None) -> Tensor:
+        """h [K, features, rows] through some of the layers.
+
+        `passed` collects, layer by layer, where each ReLU passes, as zeros and ones, and what an expansion is given.
+        """
+        for layer in layers:
+            if isinstance(layer, Sum):
+                h = _total(self.advance(h, branch, passed) for branch in layer.branches)
+                continue
+            if isinstance(layer, Fixed):
+                if passed is not None:
+                    passed.append(h.detach())
+                h = self._expand(layer)(h)
+                continue
+            if layer.bias is None:
+                h = torch.bmm(self.parameters[layer.weight], h)
             else:
-                h = torch.baddbmm(self.parameters[bias].unsqueeze(-1), self.parameters[weight], h)
-            if rectified:
+                h = torch.baddbmm(self.parameters[layer.bias].unsqueeze(-1), self.parameters[layer.weight], h)
+            if layer.rectified:
                 h = h.relu_()
-                if signs is not None:
-                    signs.append(h.detach().sign())
+                if passed is not None:
+                    passed.append(h.detach().sign())
         return h
 
-    def push(self, tangent: Tensor, signs: list[Tensor]) -> Tensor:
-        """J·tangent: how embeddings move as inputs move by `tangent` [K, d, rows], at the inputs that gave `signs`."""
-        passed = iter(signs)
-        for weight, _, rectified in self.layers:
-            tangent = torch.bmm(self.parameters[weight], tangent)
-            if rectified:
-                tangent = tangent * next(passed)
+    def _expand(self, layer: Fixed) -> Callable[[Tensor], Tensor]:
+        """The expansion as a map of [K, d, rows]."""
+        module = self.template.get_submodule(layer.name)
+        return lambda h: module(h.mT.flatten(0, 1)).unflatten(0, (len(h), -1)).mT
+
+    def push(self, tangent: Tensor, passed: Sequence[Tensor]) -> Tensor:
+        """J·tangent: how embeddings move as inputs move by `tangent` [K, d, rows], at the inputs that `passed`."""
+        return self._push(tangent, self.layers, iter(passed))
+
+    def _push(self, tangent: Tensor, layers: Sequence[Layer], passed: Iterator[Tensor]) -> Tensor:
+        for layer in layers:
+            if isinstance(layer, Sum):
+                tangent = _total(self._push(tangent, branch, passed) for branch in layer.branches)
+            elif isinstance(layer, Fixed):
+                expanded, pulled = torch.func.vjp(self._expand(layer), next(passed))
+                _, pushed = torch.func.vjp(pulled, torch.zeros_like(expanded))
+                (tangent,) = pushed((tangent,))
+            else:
+                tangent = torch.bmm(self.parameters[layer.weight], tangent)
+                if layer.rectified:
+                    tangent = tangent * next(passed)
         return tangent
 
     @torch.no_grad()
-    def pull(self, cotangent: Tensor, signs: list[Tensor]) -> Tensor:
+    def pull(self, cotangent: Tensor, passed: Sequence[Tensor]) -> Tensor:
         """Jᵀ·cotangent: the slope in the inputs of ⟨cotangent, embeddings⟩, [K, d, rows]."""
-        passed = iter(reversed(signs))
-        for weight, _, rectified in reversed(self.layers):
-            if rectified:
-                cotangent = cotangent * next(passed)
-            cotangent = torch.bmm(self.parameters[weight].mT, cotangent)
+        return self._pull(cotangent, self.layers, iter(reversed(passed)))
+
+    def _pull(self, cotangent: Tensor, layers: Sequence[Layer], passed: Iterator[Tensor]) -> Tensor:
+        for layer in reversed(layers):
+            if isinstance(layer, Sum):
+                cotangent = _total(self._pull(cotangent, branch, passed) for branch in reversed(layer.branches))
+            elif isinstance(layer, Fixed):
+                _, back = torch.func.vjp(self._expand(layer), next(passed))
+                (cotangent,) = back(cotangent)
+            else:
+                if layer.rectified:
+                    cotangent = cotangent * next(passed)
+                cotangent = torch.bmm(self.parameters[layer.weight].mT, cotangent)
         return cotangent
+
+    def alone(self, x: Tensor, weights: dict[str, Tensor], layers: Sequence[Layer] | None = None) -> Tensor:
+        """Embeddings [rows, m] of x [rows, d] by one encoder of these weights, as `torch.vmap` computes them."""
+        for layer in self.layers if layers is None else layers:
+            if isinstance(layer, Sum):
+                x = _total(self.alone(x, weights, branch) for branch in layer.branches)
+            elif isinstance(layer, Fixed):
+                x = self.template.get_submodule(layer.name)(x)
+            else:
+                x = F.linear(x, weights[layer.weight], None if layer.bias is None else weights[layer.bias])
+                x = F.relu(x) if layer.rectified else x
+        return x
+
+
+def _total(parts: Iterator[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, parts)
 
 
 class KnownEmbeddings(nn.Module):
     """One encoder of a stack as an objective sees it: embeddings of a batch are there already, others are computed."""
 
     def __init__(
-        self, layers: Sequence[Layer], weights: dict[str, Tensor], known: Sequence[tuple[Tensor, Tensor]]
+        self, encoder: StackedEncoder, weights: dict[str, Tensor], known: Sequence[tuple[Tensor, Tensor]]
     ) -> None:
         super().__init__()
-        self.layers, self.weights, self.known = layers, weights, known
+        self.encoder, self.weights, self.known = encoder, weights, known
         self.asked: set[int] = set()  # which of the known ones were
         self.computed = False
 
@@ -195,7 +274,4 @@ class KnownEmbeddings(nn.Module):
                 self.asked.add(number)
                 return embedding
         self.computed = True
-        for weight, bias, rectified in self.layers:
-            x = F.linear(x, self.weights[weight], None if bias is None else self.weights[bias])
-            x = F.relu(x) if rectified else x
-        return x
+        return self.encoder.alone(x, self.weights)
