@@ -213,9 +213,8 @@ class StackedEncoder:
             if isinstance(layer, Sum):
                 tangent = _total(self._push(tangent, branch, passed) for branch in layer.branches)
             elif isinstance(layer, Fixed):
-                expanded, pulled = torch.func.vjp(self._expand(layer), next(passed))
-                _, pushed = torch.func.vjp(pulled, torch.zeros_like(expanded))
-                (tangent,) = pushed((tangent,))
+                expanded, pulled, *_ = torch.func.vjp(self._expand(layer), next(passed))
+                (tangent,) = torch.func.vjp(pulled, torch.zeros_like(expanded))[1]((tangent,))
             else:
                 tangent = torch.bmm(self.parameters[layer.weight], tangent)
                 if layer.rectified:
@@ -232,8 +231,7 @@ class StackedEncoder:
             if isinstance(layer, Sum):
                 cotangent = _total(self._pull(cotangent, branch, passed) for branch in reversed(layer.branches))
             elif isinstance(layer, Fixed):
-                _, back = torch.func.vjp(self._expand(layer), next(passed))
-                (cotangent,) = back(cotangent)
+                (cotangent,) = torch.func.vjp(self._expand(layer), next(passed))[1](cotangent)
             else:
                 if layer.rectified:
                     cotangent = cotangent * next(passed)
