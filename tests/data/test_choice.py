@@ -155,7 +155,7 @@ def test_check_trainable(tmp_path):
 
 
 def test_a_table_must_be_consistent():
-    with pytest.raises(InputError, match="2 feature names for features of shape"):
+    with pytest.raises(InputError, match="2 columns for features of shape"):
         Table("here", np.ones((2, 3)), ("a", "b"))
     with pytest.raises(InputError, match="labels of shape"):
         Table("here", np.ones((2, 1)), ("a",), labels=np.zeros(3, dtype=np.int64), classes=("u",))

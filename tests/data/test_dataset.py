@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from probssl.data import Column, Dataset, ImageSet, Layout, Rows, Table, is_dataset, load
 from probssl.errors import InputError
+from probssl.schema import conform, from_json
 
 RNG = np.random.default_rng(0)
 
@@ -47,7 +49,7 @@ class Series(Rows):
 
 def mixed() -> Mixed:
     cells = np.array([[1.5, 0, np.nan], [2.5, 2, 7], [np.nan, 1, 8], [4.5, np.nan, 9], [5.5, 0, 10], [6.5, 1, 11]])
-    columns = (Column("mass"), Column("island", ("Biscoe", "Dream", "Torgersen")), Column("year"))
+    columns = (Column("mass"), Column("island", "category", ("Biscoe", "Dream", "Torgersen")), Column("year"))
     groups = np.array([0, 0, 1, 1, 2, 2])
     return Mixed("penguins.csv", cells, columns, groups=groups, labels=np.array([0, 1, 0, 1, 0, 1]), classes=("f", "m"))
 
@@ -135,14 +137,14 @@ def test_fingerprints(make) -> None:
 def test_layouts() -> None:
     layout = mixed().layout
     assert layout.names == ("mass", "island", "year")
-    assert (layout.numbers, layout.categories) == ((0, 2), (1,))
+    assert (layout.numbers, layout.coded) == ((0, 2), (1,))
     assert [column.kind for column in layout.columns] == ["number", "category", "number"]
     assert (images().layout, series().layout) == (Layout("images", (3, 4, 5)), Layout("series", (2, 50)))
     assert table().layout == Layout("table", (3,), (Column("a"), Column("b"), Column("c")))
     assert world().layout.kind == "world"
     for one in (layout, images().layout):
-        assert Layout.from_dict(one.as_dict()) == one
-    with pytest.raises(InputError, match="layout of 1 column cannot have the shape"):
+        assert conform(from_json(json.dumps(one.as_dict())), Layout) == one
+    with pytest.raises(InputError, match="names for 1 columns"):
         Layout("table", (2,), (Column("a"),))
 
 
@@ -243,7 +245,7 @@ def test_a_second_set_of_images() -> None:
         InputError, match=r"array cannot be the test rows of faces: it holds images of shape \(1, 4, 4\)"
     ):
         first.with_test(load(np.zeros((2, 1, 4, 4), np.uint8)))
-    with pytest.raises(InputError, match="array has no labels, and faces has"):
+    with pytest.raises(InputError, match="array has no classes 'label' to test on"):
         first.with_test(load(first.images))
     with pytest.raises(InputError, match="it holds table of shape"):
         first.with_test(table())

@@ -695,7 +695,7 @@ def test_a_page_is_not_the_published_file(server: dict[str, bytes], folder: Path
         ({"test_labels": None}, "the test half of x has 1 image and no labels"),
         ({"train_labels": np.zeros(3, np.int64)}, "2 images and 3 labels"),
         ({"train_labels": np.array([0, 2])}, "has a label 2, where labels run from 0 to 1"),
-        ({"train_labels": np.array([0, -1])}, "has a label -1"),
+        ({"train_labels": np.array([0, -2])}, "has a label -2"),
     ],
 )
 def test_sets_that_do_not_fit(change: dict[str, object], part: str) -> None:

@@ -94,7 +94,7 @@ def test_embedding_arrays_tables_frames_and_files(finished: Run, tmp_path: Path)
     np.save(tmp_path / "rows.npy", rows.features)
     assert np.array_equal(model.embed(tmp_path / "rows.npy"), z)
     order = [3, 1, 4, 0, 2]
-    shuffled = replace(rows, features=rows.features[:, order], feature_names=tuple("abcde"[i] for i in order))
+    shuffled = replace(rows, features=rows.features[:, order], columns=tuple("abcde"[i] for i in order))
     assert np.array_equal(model.embed(shuffled), z), "columns are found by name"
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(shuffled.features, columns=shuffled.feature_names, index=[f"r{i}" for i in range(40)])

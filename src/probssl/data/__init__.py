@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probssl.data.dataset import Column, Dataset, Layout, Part, Rows, is_dataset
+from probssl.data.dataset import Dataset, Part, Rows, Target, is_dataset
 from probssl.data.directory import Progress, cache_directory, data_directory
 from probssl.data.files import FORMATS
 from probssl.data.image_files import Corrupt
@@ -13,6 +13,7 @@ from probssl.data.loading import load, load_table
 from probssl.data.names import DataSet, catalogue, fetch, world_of
 from probssl.data.standardise import Standardiser
 from probssl.data.table import Table, check_trainable, select_features
+from probssl.layout import Column, Layout
 
 __all__ = [
     "FORMATS",
@@ -28,6 +29,7 @@ __all__ = [
     "Rows",
     "Standardiser",
     "Table",
+    "Target",
     "cache_directory",
     "catalogue",
     "check_images",

@@ -14,11 +14,11 @@ import numpy as np
 
 from probssl.data.wording import listed, plural, quoted
 from probssl.errors import InputError
+from probssl.layout import Layout
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["table", "images", "series", "world"]
 Part = Literal["train", "test", "all"]
 Index = Union["Tensor", np.ndarray, Sequence[int], slice]
 """Row numbers, a mask of rows, or a slice."""
@@ -27,67 +27,24 @@ HASHED_WHOLE = 2**26
 """Bytes up to which all of an array goes into the fingerprint; of larger ones, `HASHED_ROWS` evenly spaced rows do."""
 HASHED_ROWS = 4096
 
+_LABELS = ("labels", "classes", "label_name")
 _BESIDE = ("labels", "latents", "ids", "groups", "test")
 _WORDS = {"train": False, "test": True, "0": False, "1": True, "false": False, "true": True}
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: a number, or a category whose codes are places in `levels`."""
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What is known of rows beside their features, to judge representations by: classes, or numbers."""
 
     name: str
-    levels: tuple[str, ...] | None = None
+    values: np.ndarray = field(repr=False)
+    """float64 [n]: numbers, or codes of `classes`; NaN where nobody knows."""
+    classes: tuple[str, ...] = ()
+    """Their names; none of numbers."""
 
-    @property
-    def kind(self) -> Literal["number", "category"]:
-        """What its values are."""
-        return "number" if self.levels is None else "category"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What one row is: its kind and shape and, of a table, its columns, whose places are those of the batch."""
-
-    kind: Kind
-    shape: tuple[int, ...]
-    """(columns,) of a table, (channels, height, width) of an image, (channels, time) of a series."""
-    columns: tuple[Column, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.columns and self.shape != (len(self.columns),):
-            raise InputError(f"a layout of {plural(len(self.columns), 'column')} cannot have the shape {self.shape}")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns, in their order."""
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Places of the columns that hold numbers."""
-        return tuple(place for place, column in enumerate(self.columns) if column.levels is None)
-
-    @property
-    def categories(self) -> tuple[int, ...]:
-        """Places of the columns that hold codes of levels."""
-        return tuple(place for place, column in enumerate(self.columns) if column.levels is not None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        columns = [
-            {"name": column.name} | ({} if column.levels is None else {"levels": list(column.levels)})
-            for column in self.columns
-        ]
-        return {"kind": self.kind, "shape": list(self.shape), "columns": columns}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Layout:
-        """The inverse of `as_dict`."""
-        columns = (
-            Column(column["name"], tuple(column["levels"]) if "levels" in column else None)
-            for column in stored["columns"]
-        )
-        return cls(stored["kind"], tuple(stored["shape"]), tuple(columns))
+    def take(self, rows: Any) -> Target:
+        """Of these rows."""
+        return replace(self, values=self.values[rows])
 
 
 class Dataset(Protocol):
@@ -103,7 +60,7 @@ class Dataset(Protocol):
 
     @property
     def labels(self) -> np.ndarray | None:
-        """int64 [n], codes into `classes`; None without labels."""
+        """int64 [n], codes into `classes`, −1 where nobody knows: the first target of classes; None without one."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -112,6 +69,10 @@ class Dataset(Protocol):
     @property
     def label_name(self) -> str | None:
         """What the labels are called."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All that representations are judged by."""
 
     @property
     def latents(self) -> np.ndarray | None:
@@ -165,9 +126,13 @@ class Rows:
     """What the user wrote."""
     _: KW_ONLY
     labels: np.ndarray | None = field(default=None, repr=False)
-    """int64 [n], codes into `classes`; None without labels."""
+    """int64 [n], codes into `classes`, −1 where nobody knows: the first target of classes; None without one."""
     classes: tuple[str, ...] = ()
+    """The names of the classes."""
     label_name: str | None = None
+    """What the labels are called."""
+    targets: tuple[Target, ...] = field(default=(), repr=False)
+    """All that representations are judged by; the labels unless given, which they are unless those are given."""
     latents: np.ndarray | None = field(default=None, repr=False)
     """float64 [n, k], what each row was made from, where that is known: the truth that metrics compare with."""
     ids: np.ndarray | None = field(default=None, repr=False)
@@ -193,6 +158,11 @@ class Rows:
         return getattr(self, self.values_field)
 
     def __post_init__(self) -> None:
+        of_classes = next((target for target in self.targets if target.classes), None)
+        if self.targets and self.labels is None and of_classes is not None:
+            codes = np.nan_to_num(of_classes.values, nan=-1).astype(np.int64)
+            for name, value in zip(_LABELS, (codes, of_classes.classes, of_classes.name), strict=True):
+                object.__setattr__(self, name, value)
         for name in _BESIDE:
             known = getattr(self, name)
             if known is not None and (known.ndim != 1 + (name == "latents") or len(known) != len(self)):
@@ -202,11 +172,16 @@ class Rows:
                 )
         if self.labels is not None and len(self.labels):
             low, high = int(self.labels.min()), int(self.labels.max())
-            if not 0 <= low <= high < len(self.classes):
-                wrong = low if low < 0 else high
+            if not -1 <= low <= high < len(self.classes):
+                wrong = low if low < -1 else high
                 raise InputError(
                     f"{self.source} has a label {wrong}, where labels run from 0 to {len(self.classes) - 1}"
                 )
+        if self.labels is not None and not self.targets:
+            values = np.where(self.labels < 0, np.nan, self.labels)
+            object.__setattr__(self, "targets", (Target(self.label_name or "label", values, self.classes),))
+        if any(len(target.values) != len(self) for target in self.targets):
+            raise InputError(f"{self.source} needs one value of every target for each of {plural(len(self), 'row')}")
         if self.test is not None:
             mask = np.asarray(self.test, bool)
             object.__setattr__(self, "test", mask if mask.any() else None)
@@ -233,13 +208,15 @@ class Rows:
         """The data set of these rows, in this order; consecutive ones share the memory of the data set."""
         chosen = _index(rows)
         known = {name: getattr(self, name) for name in (self.values_field, *_BESIDE)}
-        return replace(self, **{name: array[chosen] for name, array in known.items() if array is not None})
+        beside: dict[str, Any] = {name: array[chosen] for name, array in known.items() if array is not None}
+        return replace(self, **beside, targets=tuple(target.take(chosen) for target in self.targets))
 
     @cached_property
     def fingerprint(self) -> str:
         """Equal for data sets of equal content, wherever they were read from; names of rows do not count."""
-        digest = hashlib.sha256(repr((self.layout, self.classes)).encode())
-        for array in (self.values, self.labels, self.latents, self.groups, self.test):
+        digest = hashlib.sha256(repr((self.layout, [target.classes for target in self.targets])).encode())
+        beside = (*(target.values for target in self.targets), self.latents, self.groups, self.test)
+        for array in (self.values, *beside):
             digest.update(repr(None if array is None else (array.dtype.str, array.shape)).encode())
             if array is not None:
                 every = 1 if array.nbytes <= HASHED_WHOLE else max(1, len(array) // HASHED_ROWS)
@@ -306,15 +283,7 @@ class Rows:
 
     def _joined(self: Self, other: Dataset) -> Self:
         mine, theirs = self.take(self.rows("train")), self._matched(other)
-        labels, classes = None, self.classes
-        if self.labels is not None:
-            if theirs.labels is None:
-                raise InputError(
-                    f"{theirs.source} has no labels, and {self.source} has: name its label, or leave it out"
-                )
-            classes += tuple(name for name in theirs.classes if name not in classes)
-            codes = np.array([classes.index(name) for name in theirs.classes], np.int64)
-            labels = np.concatenate([mine.labels, codes[theirs.labels]])
+        targets = tuple(_both(one, theirs) for one in mine.targets)
         both: dict[str, Any] = {self.values_field: np.concatenate([mine.values, theirs.values])}
         for name in ("latents", "ids", "groups"):
             first, second = getattr(mine, name), getattr(theirs, name)
@@ -323,11 +292,29 @@ class Rows:
             both[name] = None if first is None or second is None else np.concatenate([first, second])
         return replace(
             mine,
-            labels=labels,
-            classes=classes,
+            labels=None,
+            classes=(),
+            label_name=None,
+            targets=targets,
             test=np.repeat([False, True], [len(mine), len(theirs)]),
             **both,
         )
+
+
+def _both(mine: Target, other: Dataset) -> Target:
+    """A target of rows with that of others behind it, whose classes may be new."""
+    theirs = next((target for target in other.targets if target.name == mine.name), None)
+    if theirs is None and len(other.targets) == 1:
+        theirs = other.targets[0]
+    if theirs is None or bool(theirs.classes) != bool(mine.classes):
+        kind = "classes" if mine.classes else "numbers"
+        raise InputError(f"{other.source} has no {kind} {quoted(mine.name)} to test on: name them, or leave them out")
+    classes, values = mine.classes, theirs.values
+    if classes:
+        classes += tuple(name for name in theirs.classes if name not in classes)
+        codes = np.array([*(classes.index(name) for name in theirs.classes), np.nan])
+        values = codes[np.nan_to_num(values, nan=-1).astype(np.int64)]
+    return Target(mine.name, np.concatenate([mine.values, values]), classes)
 
 
 def test_mask(cells: Sequence[str], name: str, where: str) -> np.ndarray:
@@ -376,6 +363,7 @@ def _spread(labels: np.ndarray | None, rows: int, count: int, generator: np.rand
     order = generator.permutation(rows)
     if labels is None:
         return order[:count]
+    labels = labels - labels.min()  # rows without a label are a class of their own here
     sizes = np.bincount(labels)
     if sizes[sizes > 0].min() < 2:
         return order[:count]

@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from probssl.data.dataset import Dataset, Layout, Rows
+from probssl.data.dataset import Dataset, Rows
 from probssl.data.wording import plural
 from probssl.errors import InputError
+from probssl.layout import Layout
 
 Bytes = NDArray[np.uint8]
 Labels = NDArray[np.int64]

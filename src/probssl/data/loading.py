@@ -24,6 +24,7 @@ from probssl.data.objects import Held, hold
 from probssl.data.table import Table, identifier_notes, select_features
 from probssl.data.wording import plural
 from probssl.errors import InputError
+from probssl.layout import Column
 
 Names = str | Sequence[str]
 Test = float | str | os.PathLike[str] | Dataset | None
@@ -154,7 +155,7 @@ def _table(
     return Table(
         written,
         values,
-        choice.names,
+        tuple(map(Column, choice.names)),
         labels=codes,
         classes=classes,
         label_name=label,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from probssl.data.columns import generated_names, pick
-from probssl.data.dataset import Column, Dataset, Layout, Rows, no_such_test, test_mask
+from probssl.data.dataset import Dataset, Rows, no_such_test, test_mask
 from probssl.data.directory import expanded
 from probssl.data.wording import did_you_mean, listed, options, plural, quoted
 from probssl.errors import InputError
+from probssl.layout import Column, Layout
 
 IDENTIFIERS = 1e8, 2.0**64
 """Whole numbers between these, hardly two of them the same, are taken for identifiers."""
@@ -21,14 +23,12 @@ IDENTIFIERS = 1e8, 2.0**64
 
 @dataclass(frozen=True, eq=False)
 class Table(Rows):
-    """Observations in rows, real features in columns, and a class for every row where there are labels.
-
-    `feature_names` name the columns; `labels` number the `classes`, and come from the column `label_name`.
-    """
+    """Observations in rows, features in columns, and targets beside them where there are labels."""
 
     features: np.ndarray = field(repr=False)
-    """float64 [n, d], finite."""
-    feature_names: tuple[str, ...]
+    """float64 [n, d]: numbers, codes of levels, NaN for gaps."""
+    columns: tuple[Column, ...]
+    """What each column holds; a name stands for a column of numbers."""
     trusted: bool = field(default=False, kw_only=True)
     """A published data set, used as it was published: constant columns included."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
@@ -40,31 +40,39 @@ class Table(Rows):
         return "features"
 
     def __post_init__(self) -> None:
-        if self.features.ndim != 2 or self.features.shape[1] != len(self.feature_names):
+        columns = tuple(Column(column) if isinstance(column, str) else column for column in self.columns)
+        object.__setattr__(self, "columns", columns)
+        if self.features.ndim != 2 or self.features.shape[1] != len(columns):
             raise InputError(
-                f"{self.source} has {plural(len(self.feature_names), 'feature name')} "
-                f"for features of shape {self.features.shape}"
+                f"{self.source} has {plural(len(columns), 'column')} for features of shape {self.features.shape}"
             )
         super().__post_init__()
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.layout.names
 
     @property
     def n_features(self) -> int:
         """Number of feature columns, d."""
         return self.features.shape[1]
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """What one row is."""
         kind: Literal["world", "table"] = "world" if self.source.startswith("world:") else "table"
-        return Layout(kind, (self.n_features,), tuple(map(Column, self.feature_names)))
+        return Layout(kind, (self.n_features,), self.columns)
 
     def with_test(self, test: float | str | os.PathLike[str] | Dataset | None, seed: int = 0) -> Table:
         if not isinstance(test, str) or test not in self.feature_names:
             return super().with_test(test, seed)
         place = self.feature_names.index(test)
-        mask = test_mask([f"{value:g}" for value in self.features[:, place]], test, self.source)
-        names = (*self.feature_names[:place], *self.feature_names[place + 1 :])
-        return replace(self, features=np.delete(self.features, place, 1), feature_names=names, test=mask)
+        said, levels = self.features[:, place], self.columns[place].levels
+        cells = [levels[int(code)] if levels and code >= 0 else f"{code:g}" for code in said]
+        columns = (*self.columns[:place], *self.columns[place + 1 :])
+        mask = test_mask(cells, test, self.source)
+        return replace(self, features=np.delete(self.features, place, 1), columns=columns, test=mask)
 
     with_test.__doc__ = Rows.with_test.__doc__
 
@@ -87,7 +95,8 @@ def select_features(table: Table, names: Sequence[str]) -> Table:
     """
     named = table.feature_names != generated_names(table.n_features)
     chosen = pick(table.source, table.feature_names, names, named=named, rest=range(table.n_features))
-    return replace(table, features=table.features[:, chosen], feature_names=tuple(names))
+    columns = tuple(replace(table.columns[place], name=name) for place, name in zip(chosen, names, strict=True))
+    return replace(table, features=table.features[:, chosen], columns=columns)
 
 
 def check_trainable(table: Table, *, keep_constant: bool = False) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+from probssl.layout import Column, Kind, Layout, plain_columns
 from probssl.schema import Mismatch
 
 
@@ -13,30 +14,39 @@ from probssl.schema import Mismatch
 class Facts:
     """What choices and sizes depend on; it is stored with a model, which is made again from it."""
 
-    kind: Literal["table", "images", "series", "world"]
+    kind: Kind
     shape: tuple[int, ...]
     """Of one observation, as encoders take it."""
     rows: int
     """That training sees; of a world, which has no end, those it is looked at by."""
     name: str | None = None
     """Of a data set that is known by name: "mnist", "sphere10"."""
+    columns: tuple[Column, ...] = ()
+    """Of a table, as encoders take them; none where all are numbers without gaps."""
 
     def __post_init__(self) -> None:
         if not self.shape or min(self.shape) < 1 or self.rows < 0 or (self.kind == "images" and len(self.shape) != 3):
             raise Mismatch(f"{self.kind} cannot have {self.rows} rows of {list(self.shape)}")
         if self.kind == "world" and self.name is None:
             raise Mismatch("a world has a name")
+        if self.columns and self.shape != (len(self.columns),):
+            raise Mismatch(f"{len(self.columns)} columns cannot have the shape {list(self.shape)}")
 
     @property
     def features(self) -> int:
-        """How many numbers an observation is."""
-        return math.prod(self.shape)
+        """How many numbers an observation is, indicators of levels and gaps among them."""
+        return self.layout.width if self.columns else math.prod(self.shape)
+
+    @property
+    def layout(self) -> Layout:
+        """What one row is as encoders take it."""
+        return Layout(self.kind, self.shape, self.columns)
 
     @property
     def words(self) -> str:
         """What the data is, for a sentence."""
         if self.kind == "table":
-            return f"a table of {self.features} columns"
+            return f"a table of {self.shape[0]} columns"
         sizes = " × ".join(map(str, self.shape))
         return f"images of {sizes}" if self.kind == "images" else f"a {self.kind} of {sizes} numbers each"
 
@@ -52,4 +62,5 @@ class Facts:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {**plain, "columns": plain_columns(self.columns)}

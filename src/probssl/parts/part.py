@@ -24,6 +24,8 @@ from probssl.parts.registry import options_of, registry_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from probssl.layout import Layout
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -42,6 +44,8 @@ class Context:
     """The encoder that is trained, bound: teachers and second encoders are copies of it, decoders its mirror image."""
     sample: Tensor | None = None
     """Some observations [n, *shape], for parts that begin from what data looks like; absent where a file is loaded."""
+    layout: Layout | None = None
+    """Of the rows of a table as the encoder takes them: numbers, codes of levels, and NaN for gaps."""
 
     def twin(self) -> nn.Module:
         """A copy of the encoder, of the same weights."""

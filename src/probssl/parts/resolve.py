@@ -136,8 +136,9 @@ class Resolved:
             raise OverflowError("the encoder has more weights than torch can count") from error
 
     def _context(self, sample: Tensor | None, shape: tuple[int, ...] | None = None) -> Context:
+        layout = self.facts.layout if shape is None and self.facts.columns else None
         shape = self.facts.shape if shape is None else shape
-        return Context(shape=shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample)
+        return Context(shape=shape, rows=self.facts.rows, batch_size=self.plan.batch_size, sample=sample, layout=layout)
 
 
 def _name(slot: str, part: Any) -> str:
