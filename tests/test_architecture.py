@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "metrics": {"encoders", "errors"},
     "theory": {"errors"},
     "symbolic": {"errors"},
-    "data": {"files", "worlds", "memory", "layout", "errors"},
+    "data": {"files", "schema", "worlds", "memory", "layout", "errors"},
     "worlds": {"pairings", "theory", "memory", "layout", "errors"},
     "objectives": {
         "schema",

@@ -43,7 +43,9 @@ def test_a_column_says_which(words, frame, scratch):
     run = Run("r")
     assert run.model.feature_names == ("a", "b", "c", "d")
     np.testing.assert_array_equal(run.dataset.rows("test"), np.arange(0, 60, 3))
-    np.testing.assert_allclose(run.model.standardiser.mean, frame[frame["half"] == words[0]][list("abcd")].mean())
+    np.testing.assert_allclose(
+        run.model.preparation.scaling.mean, frame[frame["half"] == words[0]][list("abcd")].mean()
+    )
     assert document("evaluate", "r")["rows"]["trained encoder"]["linear_probe"] is not None
     frame["half"] = words[0]
     frame.to_csv("halves.csv", index=False)

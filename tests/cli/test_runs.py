@@ -107,7 +107,7 @@ def test_starting_from_another_run(run, table):
     assert after.recipe.plan["lr"] == 1e-9
     for name, tensor in before.model.encoder.state_dict().items():
         torch.testing.assert_close(after.model.encoder.state_dict()[name], tensor, atol=1e-6, rtol=0)
-    np.testing.assert_array_equal(after.model.standardiser.mean, before.model.standardiser.mean)
+    np.testing.assert_array_equal(after.model.preparation.scaling.mean, before.model.preparation.scaling.mean)
     assert "do not fit" in refusal(*begun, "--steps", 1, "--dim", 3)
 
 

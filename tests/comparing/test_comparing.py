@@ -398,7 +398,7 @@ def test_nothing_that_chose_the_winner_saw_the_test_rows(result, table):
     assert result.final.rows == held.sum()
     assert result.final.fitted_rows == (~held).sum()
     expected = Standardiser.fit(table.features[~held])
-    np.testing.assert_array_equal(result.best.model.standardiser.mean, expected.mean)
+    np.testing.assert_array_equal(result.best.model.preparation.scaling.mean, expected.mean)
     changed = dataclasses.replace(table, features=np.where(held[:, None], 7.0, table.features))
     np.testing.assert_array_equal(Standardiser.fit(changed.features[~held]).mean, expected.mean)
 
@@ -428,7 +428,7 @@ def test_a_winner_that_is_no_better_is_said_to_be(result):
 
 
 def test_without_a_label_the_order_is_by_augmentations_undone(table, quick, tmp_path):
-    bare = dataclasses.replace(table, labels=None, classes=(), label_name=None)
+    bare = dataclasses.replace(table, labels=None, classes=(), label_name=None, targets=())
     result = go(bare, tmp_path / "bare")
     assert result.criterion.name == "recovered"
     assert result.final is None

@@ -132,16 +132,17 @@ class TestRecording:
         inside = slow[0][:300]
         labels = np.repeat(["b", "a"], [100, 200])
         ica = ContrastiveICA(**SMALL, random_state=0)
-        ica.standardiser_ = probssl.data.Standardiser.fit(inside)
+        rows = probssl.load(inside)
+        ica.preparation_ = probssl.data.Preparation.fit(rows.layout, inside)
         ica.n_features_in_ = 3
-        found = {tuple(pair) for pair in ica._source(inside, None, None, labels).pairs.tolist()}
+        found = {tuple(pair) for pair in ica._source(rows, None, None, labels).pairs.tolist()}
         assert found == {(t, t + 1) for t in range(299)} - {(99, 100)}
-        alternating = ica._source(inside, None, None, np.arange(300) % 2).pairs.tolist()
+        alternating = ica._source(rows, None, None, np.arange(300) % 2).pairs.tolist()
         assert {tuple(pair) for pair in alternating} == {(t, t + 2) for t in range(298)}
 
     def test_several_lags(self, slow):
         ica = ContrastiveICA(lag=[1, 3], **SMALL, random_state=0).fit(slow[0][:100])
-        found = {tuple(pair) for pair in ica._source(slow[0][:100], None, None, None).pairs.tolist()}
+        found = {tuple(pair) for pair in ica._source(probssl.load(slow[0][:100]), None, None, None).pairs.tolist()}
         assert found == {(t, t + 1) for t in range(99)} | {(t, t + 3) for t in range(97)}
 
 
@@ -200,7 +201,7 @@ class TestScore:
     def test_is_log_n_less_infonce_of_disjoint_pairs(self, fitted, slow):
         x = slow[1][:60]
         encoder, energy = fitted.encoder_, fitted.objective_.energy
-        inputs = fitted._inputs(x[:-1]).float(), fitted._inputs(x[1:]).float()
+        inputs = [fitted._inputs(probssl.load(part)).float() for part in (x[:-1], x[1:])]
         with torch.no_grad():
             loss = InfoNCE(energy)(encoder, Views(inputs[0], inputs[1].unsqueeze(0))).total.item()
         assert fitted.score(x[:-1], x[1:]) == pytest.approx(math.log(59) - loss, abs=1e-4)

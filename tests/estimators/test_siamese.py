@@ -234,7 +234,7 @@ class TestTransform:
 
 class TestScore:
     def test_is_log_n_less_infonce(self, trained, digits):
-        x = trained._inputs(digits[1])
+        x = trained._inputs(probssl.load(digits[1]))
         augmented = trained.model_.pairing.sample(x, torch.Generator().manual_seed(common.SCORE_SEED))
         infonce = InfoNCE(trained.objective_.energy)
         with torch.no_grad():
@@ -279,10 +279,10 @@ class TestPartialFit:
     def test_first_call_fixes_scaling_and_later_calls_see_other_draws(self, wine):
         x, _ = wine
         encoder = SiameseEncoder(steps=3, random_state=0).partial_fit(x)
-        scaling = encoder.standardiser_
+        scaling = encoder.preparation_
         first = encoder.transform(x)
         encoder.partial_fit(x[:50] * 2)
-        assert encoder.standardiser_ is scaling
+        assert encoder.preparation_ is scaling
         assert encoder.n_steps_ == 6
         again = SiameseEncoder(steps=3, random_state=0).partial_fit(x)
         np.testing.assert_array_equal(again.transform(x), first)

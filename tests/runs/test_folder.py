@@ -301,7 +301,7 @@ def test_a_fifth_is_kept_from_encoder_scaling_and_pca(tmp_path: Path) -> None:
     run = probssl.fit(table(), out=tmp_path / "run", **OPTIONS)
     kept = run.dataset.rows("train")
     assert len(kept) == 32
-    assert np.allclose(run.model.standardiser.mean, table().features[kept].mean(0))
+    assert np.allclose(run.model.preparation.scaling.mean, table().features[kept].mean(0))
     changed = table()
     changed.features[run.dataset.test] += 7.0
     again = probssl.fit(changed.with_test(0.2, 4), out=tmp_path / "again", evaluate="none", **OPTIONS)
@@ -449,7 +449,7 @@ def test_training_starts_from_another_run(finished: Run, tmp_path: Path) -> None
     )
     assert run.recipe.objective.name == "snl"
     assert np.allclose(run.model.embed(other), finished.model.embed(other), atol=1e-5)
-    assert np.array_equal(run.model.standardiser.mean, finished.model.standardiser.mean)
+    assert np.array_equal(run.model.preparation.scaling.mean, finished.model.preparation.scaling.mean)
 
 
 def test_weights_come_from_a_file_and_layers_stay_frozen(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from probssl.data.images import NAMED as IMAGES
 from probssl.data.images import images_of, load_images
 from probssl.data.loading import load, load_table
 from probssl.data.names import DataSet, catalogue, fetch, world_of
+from probssl.data.preparation import Preparation
 from probssl.data.standardise import Standardiser
 from probssl.data.table import Table, check_trainable, select_features
 from probssl.layout import Column, Layout
@@ -25,6 +26,7 @@ __all__ = [
     "ImageSet",
     "Layout",
     "Part",
+    "Preparation",
     "Progress",
     "Rows",
     "Standardiser",

@@ -33,10 +33,15 @@ class Standardiser:
 
     @classmethod
     def fit(cls, array: ArrayLike) -> Standardiser:
-        """Mean and standard deviation of every column of a finite array [n, d] with n ≥ 1."""
+        """Mean and standard deviation of every column of an array [n, d] with n ≥ 1, gaps (NaN) left out."""
         x = np.asarray(array, dtype=np.float64)
         if x.ndim != 2 or len(x) == 0:
             raise InputError(f"standardising needs rows and columns, not an array of shape {x.shape}")
+        gaps = np.isnan(x)
+        if gaps.any():
+            there = (of[~missing] for of, missing in zip(x.T, gaps.T, strict=True))
+            each = [cls.fit(values[:, None] if len(values) else np.zeros((1, 1))) for values in there]
+            return cls(*(np.concatenate([getattr(one, name) for one in each]) for name in ("mean", "scale")))
         if not np.isfinite(x).all():
             column = int(np.flatnonzero(~np.isfinite(x).all(axis=0))[0]) + 1
             raise InputError(f"column {column} has values that are not finite: standardising needs finite ones")

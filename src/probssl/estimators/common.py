@@ -19,15 +19,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from probssl.data import ImageSet, Standardiser, Table, check_images, is_dataset, load
+from probssl.data import ImageSet, Preparation, Rows, Table, check_images, is_dataset, load
 from probssl.data.columns import generated_names
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
-from probssl.model import Model
+from probssl.model import Model, facts_of
 from probssl.objectives import InfoNCE, Objective
 from probssl.pairings import Source, Views
-from probssl.parts.facts import Facts
 from probssl.parts.recipe import SLOTS, Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
 from probssl.runs.planning import check_memory
@@ -52,7 +51,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Attributes:
         model_: The trained `probssl.Model`, which can be saved to a file.
         encoder_, objective_: Its torch modules, in single precision.
-        standardiser_: The scaling of features; None for images.
+        preparation_: What becomes of columns before they reach the encoder; None for images.
         recipe_: The recipe, with every choice spelled out.
         n_steps_: Number of training steps so far.
         history_: The training log, a dictionary per row.
@@ -72,7 +71,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     model_: Model
     encoder_: nn.Module
     objective_: Objective
-    standardiser_: Standardiser | None
+    preparation_: Preparation | None
     recipe_: Recipe
     n_steps_: int
     history_: list[dict[str, Any]]
@@ -94,25 +93,27 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     # Rows
 
-    def _rows(self, X: Any, *, reset: bool = False, least: int = 1) -> np.ndarray:
-        """Rows of a table as scikit-learn checks them, or images as they are."""
-        names: tuple[str, ...] = ()
+    def _rows(self, X: Any, *, reset: bool = False, least: int = 1) -> Rows:
+        """Rows of a table as scikit-learn checks them, or images, in their own precision."""
+        columns: tuple[Any, ...] = ()
         if _readable(X):
             known = None if reset else getattr(self, "feature_names_in_", None)
             data = load(X, features=None if known is None else tuple(known))
-            X, names = data.batch(data.rows()).numpy(), data.layout.names
+            X, columns = data.batch(data.rows()).numpy(), data.layout.columns
         if self._of_images and getattr(X, "ndim", 0) == 4:
-            return self._images(np.asarray(X), reset, least)
-        if not reset and self.standardiser_ is None:
+            return ImageSet("array", self._images(np.asarray(X), reset, least))
+        if not reset and self.preparation_ is None:
             raise InputError(f"the model is of images of shape {self.model_.facts.shape}, and X is a table")
         with warnings.catch_warnings():
-            if names:  # by which the columns were chosen already
+            if columns:  # which were chosen by their names already
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             kind = {"dtype": [np.float64, np.float32], "order": "C"}  # the order in memory decides how sums round
             rows = validate_data(self, X, reset=reset, ensure_min_samples=least, **kind)
+        names = tuple(column.name for column in columns)
         if reset and names != generated_names(len(names)):
             self.feature_names_in_ = np.array(names, dtype=object)
-        return rows
+        usual = tuple(getattr(self, "feature_names_in_", generated_names(rows.shape[1])))
+        return Table("array", rows, columns or usual)
 
     def _images(self, X: np.ndarray, reset: bool, least: int) -> np.ndarray:
         images = check_images(np.ascontiguousarray(X), "the images")
@@ -121,30 +122,31 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if reset:  # nothing stays of a table that it was fitted to before
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
-        elif self.standardiser_ is not None:
+        elif self.preparation_ is not None:
             raise InputError(f"the model is of tables of {self.n_features_in_} features, and X is images")
         elif images.shape[1:] != self.model_.facts.shape:
             raise InputError(f"the model is of images of shape {self.model_.facts.shape}, not {images.shape[1:]}")
         return images
 
-    def _training_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
+    def _training_rows(self, X: Any, *, reset: bool = True) -> Rows:
         """Rows to train on; of a data set with test rows, the others."""
         if _readable(X):
             X = load(X)
             X = X.take(X.rows("train"))
         return self._rows(X, reset=reset, least=2)
 
-    def _fitted_rows(self, X: Any, *, least: int = 1) -> np.ndarray:
+    def _fitted_rows(self, X: Any, *, least: int = 1) -> Rows:
         check_is_fitted(self, self._fitted)
         return self._rows(X, least=least)
 
-    def _inputs(self, rows: np.ndarray) -> Tensor:
+    def _inputs(self, rows: Rows) -> Tensor:
         """Rows as the encoder takes them, in their own precision; images as bytes or single precision."""
-        if self.standardiser_ is None:
-            return torch.from_numpy(rows)
-        return torch.from_numpy(self.standardiser_.transform(rows).astype(rows.dtype))
+        if self.preparation_ is None:
+            return torch.from_numpy(rows.values)
+        prepared = self.preparation_.transform(rows.layout, rows.values.astype(np.float64))
+        return torch.from_numpy(prepared.astype(rows.values.dtype, order="C"))
 
-    def _in_single(self, rows: np.ndarray) -> Tensor:
+    def _in_single(self, rows: Rows) -> Tensor:
         """The same in single precision, in which networks are trained."""
         x = self._inputs(rows)
         return x if x.dtype == torch.uint8 else x.float()
@@ -166,20 +168,18 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         parts = {slot: getattr(self, slot, None) for slot in SLOTS}
         return base.with_choices(**parts, seed=seed).with_settings(given).with_settings(own)
 
-    def _resolved(self, recipe: Recipe, rows: np.ndarray) -> Resolved:
-        return resolve(recipe, Facts("images" if rows.ndim == 4 else "table", rows.shape[1:], len(rows)))
+    def _resolved(self, recipe: Recipe, rows: Rows) -> Resolved:
+        return resolve(recipe, facts_of(rows))
 
-    def _start(self, resolved: Resolved, rows: np.ndarray, standardiser: Standardiser | None = None) -> None:
-        """The model before its first step, with the scaling of the rows unless another is given."""
-        names = tuple(getattr(self, "feature_names_in_", generated_names(rows.shape[1])))
-        data = ImageSet("array", rows) if rows.ndim == 4 else Table("array", rows.astype(np.float64), names)
-        check_memory(resolved, data, "none")
-        self.model_ = model = Model.of(resolved, data, standardiser)
-        self.recipe_, self.standardiser_ = model.recipe, model.standardiser
+    def _start(self, resolved: Resolved, rows: Rows, preparation: Preparation | None = None) -> None:
+        """The model before its first step, which learns from the rows how to prepare them unless that is given."""
+        check_memory(resolved, rows, "none")
+        self.model_ = model = Model.of(resolved, rows, preparation)
+        self.recipe_, self.preparation_ = model.recipe, model.preparation
         self.encoder_, self.objective_ = model.encoder, model.objective
         self.n_steps_, self.history_, self.collapsed_ = 0, [], {}
 
-    def _train(self, rows: np.ndarray | Source, plan: TrainingPlan | None = None, seed: int | None = None) -> None:
+    def _train(self, rows: Rows | Source, plan: TrainingPlan | None = None, seed: int | None = None) -> None:
         """Train on, and warn the caller of `fit` of a collapse that stands at the end; plan and seed are the recipe's.
 
         Rows are augmented by the pairing of the model; a source makes pairs by itself.

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
+from probssl.data import Rows
 from probssl.encoders import encode
 from probssl.errors import InputError
 from probssl.estimators.common import RowEstimator, in_precision, seed_of
@@ -110,7 +111,7 @@ class GEDIClusterer(ClusterMixin, RowEstimator):
             raise InputError(f"init must be {' or '.join(map(repr, STARTS))}, not {self.init!r}")
         if not isinstance(self.n_clusters, numbers.Integral) or not 1 <= self.n_clusters <= len(rows):
             raise InputError(f"n_clusters must lie between 1 and the {len(rows)} rows, not {self.n_clusters!r}")
-        resolved = self._resolved(self._choices(rows.shape[1], seed_of(self.random_state)), rows)
+        resolved = self._resolved(self._choices(rows.layout.shape[0], seed_of(self.random_state)), rows)
         self._start(resolved, rows)
         if self.init == "k-means":
             self._begin_with_k_means(self._in_single(rows), resolved.plan, resolved.seed)
@@ -141,8 +142,8 @@ class GEDIClusterer(ClusterMixin, RowEstimator):
         """Draws from p(x) [n, features] and their clusters [n], by chains of the training moved on by `steps` steps."""
         check_is_fitted(self, self._fitted)
         generator = torch.Generator().manual_seed(seed_of(self.random_state))
-        rows = self.model_.in_units(self.objective_.generate(self.encoder_, n_samples, steps, generator))
-        return rows, self._logits(rows).argmax(1).numpy()
+        x = self.objective_.generate(self.encoder_, n_samples, steps, generator)
+        return self.model_.in_units(x), self._logits_of(x).argmax(1).numpy()
 
     def _choices(self, features: int, seed: int) -> Recipe:
         base = Recipe(
@@ -168,8 +169,10 @@ class GEDIClusterer(ClusterMixin, RowEstimator):
             F.cross_entropy(logits, labels[some]).backward()
             optimiser.step()
 
+    def _logits(self, rows: Rows) -> Tensor:
+        return self._logits_of(self._inputs(rows))
+
     @torch.no_grad()
-    def _logits(self, rows: np.ndarray) -> Tensor:
-        x = self._inputs(rows)
+    def _logits_of(self, x: Tensor) -> Tensor:
         encoder, head = (in_precision(part, x.dtype) for part in (self.encoder_, self.objective_.head))
         return head(encode(encoder, x))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from probssl.data import Rows
 from probssl.encoders import encode
 from probssl.energies import Anisotropic, Cosine, Energy, Euclidean, PNorm
 from probssl.errors import InputError
@@ -140,9 +141,9 @@ class ContrastiveICA(RowEstimator):
 
     # What the parameters say
 
-    def _choices(self, rows: np.ndarray, seed: int) -> Resolved:
+    def _choices(self, rows: Rows, seed: int) -> Resolved:
         """The recipe of a model, filled in."""
-        dim, features, sphere = self._sources(), rows.shape[1], self.model in ON_SPHERE
+        dim, features, sphere = self._sources(), rows.layout.shape[0], self.model in ON_SPHERE
         base = Recipe(
             Named("infonce", {"anchor": "symmetric"}),
             self._energy(dim),
@@ -181,7 +182,7 @@ class ContrastiveICA(RowEstimator):
 
     # Rows
 
-    def _source(self, rows: np.ndarray, y: Any, X_positive: Any, groups: Any) -> RowPairs:
+    def _source(self, rows: Rows, y: Any, X_positive: Any, groups: Any) -> RowPairs:
         """Which rows belong together, as given to `fit` and `score`."""
         if y is not None and np.asarray(y).ndim != 1:
             if X_positive is not None:
@@ -192,13 +193,13 @@ class ContrastiveICA(RowEstimator):
         if groups is not None:
             raise InputError("groups keep neighbours in time apart, and rows with positives have none: leave them out")
         shape = np.asarray(X_positive).shape
-        if shape != rows.shape:
-            raise InputError(f"positives must have the shape of X, {rows.shape}, one for each row, not {shape}")
-        both = self._inputs(np.concatenate([rows, self._rows(X_positive)]))
+        if shape != rows.values.shape:
+            raise InputError(f"positives must have the shape of X, {rows.values.shape}, one for each row, not {shape}")
+        both = torch.cat([self._inputs(rows), self._inputs(self._rows(X_positive))])
         number = torch.arange(len(rows))
         return RowPairs(both, torch.stack([number, number + len(rows)], 1))
 
-    def _in_time(self, rows: np.ndarray, groups: Any) -> RowPairs:
+    def _in_time(self, rows: Rows, groups: Any) -> RowPairs:
         """Neighbours in time, within their group."""
         lags = [_whole("lag", lag) for lag in _several("lag", self.lag)]
         labels = None
@@ -213,7 +214,7 @@ class ContrastiveICA(RowEstimator):
             )
         return RowPairs(self._inputs(rows), pairs)
 
-    def _orient(self, rows: np.ndarray) -> None:
+    def _orient(self, rows: Rows) -> None:
         """Axes, order and scale of the sources within the code: what the model leaves open is chosen here."""
         energy = self.objective_.energy
         if self.model in ON_SPHERE:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from probssl.data import Standardiser
+from probssl.data import Preparation, Rows
 from probssl.encoders import as_floats
 from probssl.errors import InputError
 from probssl.estimators.common import SCORE_SEED, RowEstimator, information, seed_of
@@ -122,7 +122,8 @@ class SiameseEncoder(RowEstimator):
         augmented = self.model_.pairing.sample(x, generator)
         return information(self.encoder_, self.objective_.energy, x, augmented, generator)
 
-    def _begin(self, resolved: Resolved, rows: np.ndarray) -> None:
-        features = rows.shape[1]
-        raw = None if self.standardise or rows.ndim > 2 else Standardiser(np.zeros(features), np.ones(features))
+    def _begin(self, resolved: Resolved, rows: Rows) -> None:
+        raw = None
+        if not self.standardise and rows.layout.kind == "table":
+            raw = Preparation.fit(rows.layout, rows.values, scaled=False)
         self._start(resolved, rows, raw)

@@ -145,8 +145,8 @@ class SimVAEEncoder(RowEstimator):
         x = as_floats(self._inputs(self._fitted_rows(X))).double()
         objective, encoder = in_precision(self.objective_, x.dtype), in_precision(self.encoder_, x.dtype)
         found = log_likelihood(objective, encoder, x, prior=self.mixture_, samples=self.samples).numpy()
-        if self.standardiser_ is not None:
-            found = found - np.log(self.standardiser_.scale).sum()
+        if self.preparation_ is not None:
+            found = found - np.log(self.preparation_.scaling.scale).sum()
         return found
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
@@ -154,4 +154,4 @@ class SimVAEEncoder(RowEstimator):
         return float(self.score_samples(X).mean())
 
     def _in_units(self, rows: np.ndarray) -> np.ndarray:
-        return rows if self.standardiser_ is None else self.standardiser_.inverse(rows).astype(rows.dtype)
+        return rows if self.preparation_ is None else self.preparation_.inverse(rows).astype(rows.dtype)

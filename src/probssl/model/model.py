@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from probssl.data import (
     Corrupt,
     Dataset,
     Part,
+    Preparation,
     Progress,
-    Standardiser,
     Table,
     check_images,
     images_of,
@@ -31,7 +31,9 @@ from probssl.data import (
 )
 from probssl.encoders import WithHead, as_floats, encode
 from probssl.errors import CheckpointError, InputError
+from probssl.layout import Column, Layout, plain_columns
 from probssl.model.observations import Observations
+from probssl.model.prepared import Bytes, Prepared
 from probssl.objectives import Objective
 from probssl.pairings import Pairing
 from probssl.parts.facts import Facts
@@ -39,7 +41,7 @@ from probssl.parts.part import Part as AnyPart
 from probssl.parts.recipe import Recipe
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import Resolved, output_size, resolve
-from probssl.schema import Mismatch, conform, intact
+from probssl.schema import conform, intact
 from probssl.training.checkpoints import gather, restore
 from probssl.training.files import load_tensors, save_tensors
 from probssl.worlds import World, named_world
@@ -57,9 +59,8 @@ Data = Any
 class Model:
     """Takes rows as the training data had them, and encodes them. Of a world, the encoder itself whitens them.
 
-    Images have no columns and are not standardised: bytes from 0 to 255 become numbers from 0 to 1. `resolved` is what
-    the recipe came to, `objective` may have parameters of its own; `feature_names` and `label_name` are those of
-    the data.
+    Images have no columns and are not scaled: bytes from 0 to 255 become numbers from 0 to 1. `resolved` is what
+    the recipe came to, `objective` may have parameters of its own; `label_name` is that of the data.
     """
 
     resolved: Resolved
@@ -67,35 +68,33 @@ class Model:
     objective: Objective
     pairing: Pairing | None
     """None of a world, which makes its own pairs."""
-    standardiser: Standardiser | None
-    """None of images."""
-    feature_names: tuple[str, ...] = ()
+    preparation: Preparation | None
+    """Of the columns of a table; None of images."""
     label_name: str | None = None
 
     @classmethod
     def untrained(cls, recipe: Recipe, data: Dataset) -> Model:
         """The model before its first step: initial weights from the seed, scaling from the rows for training."""
-        return cls.of(resolve(recipe, facts_of(data)), data)
+        preparation = prepare(data)
+        return cls.of(resolve(recipe, facts_of(data, preparation)), data, preparation)
 
     @classmethod
-    def of(cls, resolved: Resolved, data: Dataset, standardiser: Standardiser | None = None) -> Model:
-        """The same of choices that are made already; with a scaling in place of that of the data, where given."""
+    def of(cls, resolved: Resolved, data: Dataset, preparation: Preparation | None = None) -> Model:
+        """The same of choices that are made already; with the preparation of other data, where given."""
         rows = data.rows("train")
-        kind, names = data.layout.kind, data.layout.names
-        if kind == "table" and standardiser is None:
-            standardiser = Standardiser.fit(data.batch(rows).numpy())
-        if kind == "world":
-            standardiser = Standardiser(np.zeros(len(names)), np.ones(len(names)))
-        if kind == "world":
+        preparation = prepare(data) if preparation is None else preparation
+        if preparation is not None and resolved.facts.columns:
+            preparation = replace(preparation, layout=resolved.facts.layout)
+        if data.layout.kind == "world":
             chance = torch.Generator().manual_seed(resolved.seed)
             sample = world_of(resolved).observe(WHITENED_ROWS, chance)[0]
         else:
             some = np.random.default_rng(resolved.seed).permutation(rows)[:WHITENED_ROWS]
-            sample = _prepared(standardiser, data.batch(np.sort(some)).numpy())
+            sample = _prepared(preparation, data.layout, data.batch(np.sort(some)).numpy())
         made = resolved.bind(as_floats(sample))
         if made.pairing is not None:
             _try(made.pairing, as_floats(sample[:2]))
-        return cls(resolved, made.encoder, made.objective, made.pairing, standardiser, names, data.label_name)
+        return cls(resolved, made.encoder, made.objective, made.pairing, preparation, data.label_name)
 
     def __repr__(self) -> str:
         shape, kind = " × ".join(map(str, self.facts.shape)), self.facts.kind
@@ -119,6 +118,11 @@ class Model:
     def facts(self) -> Facts:
         """What was known of the training data."""
         return self.resolved.facts
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns of a table; none of images."""
+        return () if self.preparation is None else self.preparation.raw.names
 
     @property
     def of_images(self) -> bool:
@@ -148,22 +152,22 @@ class Model:
         return model
 
     def module(self) -> nn.Module:
-        """One network from raw numbers to representations [n, dim]: scaling, then the encoder without its head.
+        """One network from raw numbers to representations [n, dim]: preparation, then the encoder without its head.
 
-        Rows are in the units and columns of the training data, images bytes or numbers from 0 to 1.
+        Rows are in the units, columns and levels of the training data, images bytes or numbers from 0 to 1.
         """
-        before = Bytes() if self.standardiser is None else Scaling(self.standardiser)
+        before = Bytes() if self.preparation is None else Prepared(self.preparation)
         return nn.Sequential(before, copy.deepcopy(self.backbone)).eval()
 
-    def inputs(self, rows: np.ndarray) -> Tensor:
-        """Rows as the encoder takes them: standardised, single precision, one after the other in memory.
+    def inputs(self, rows: np.ndarray, layout: Layout | None = None) -> Tensor:
+        """Rows as the encoder takes them, in single precision; in the layout of the training data unless given.
 
-        The order in memory decides how a matrix product rounds: of equal rows every path must make equal
-        representations. Images [n, channels, height, width] are taken as they are, those in grey three times by a model
-        of colours.
+        They lie one after the other in memory, whose order decides how a matrix product rounds: of equal rows every
+        path must make equal representations. Images [n, channels, height, width] are taken as they are, those in grey
+        three times by a model of colours.
         """
-        if self.standardiser is not None:
-            return _prepared(self.standardiser, rows)
+        if self.preparation is not None:
+            return _prepared(self.preparation, layout or self.preparation.raw, rows)
         if not self.of_images:
             return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
         images, shape = check_images(rows, "the images"), self.facts.shape
@@ -176,8 +180,8 @@ class Model:
         return torch.from_numpy(images)
 
     def in_units(self, x: Tensor) -> np.ndarray:
-        """The inverse of `inputs`: standardised rows in the units of the data; images as they are."""
-        return x.numpy() if self.standardiser is None else self.standardiser.inverse(x.double().numpy())
+        """The inverse of `inputs`: rows in the units of the data (`preparation.restored`); images as they are."""
+        return x.numpy() if self.preparation is None else self.preparation.inverse(x.double().numpy())
 
     def read(
         self,
@@ -218,7 +222,7 @@ class Model:
         if part != "all" and not len(rows):
             raise InputError(f"{found.source} has no {part} rows")
         labels, latents, ids = (None if of is None else of[rows] for of in (found.labels, found.latents, found.ids))
-        x = self.inputs(found.batch(rows).numpy())
+        x = self.inputs(found.batch(rows).numpy(), found.layout)
         return Observations(found.source, x, labels, found.classes, latents, ids, rows)
 
     def embed(self, data: Data, part: Part = "all") -> Any:
@@ -238,15 +242,14 @@ class Model:
             **gather("encoder", self.encoder.state_dict()),
             **gather("objective", self.objective.state_dict()),
         }
-        if self.standardiser is not None:
-            tensors["standardiser.mean"] = torch.from_numpy(self.standardiser.mean)
-            tensors["standardiser.scale"] = torch.from_numpy(self.standardiser.scale)
+        if self.preparation is not None:
+            tensors |= {name: torch.from_numpy(array) for name, array in self.preparation.arrays().items()}
         metadata: dict[str, Any] = {
             "format": FORMAT,
             "probssl": probssl.__version__,
             "recipe": self.recipe.as_dict(),
             "facts": self.facts.as_dict(),
-            "feature_names": list(self.feature_names),
+            "columns": [] if self.preparation is None else plain_columns(self.preparation.raw.columns),
             "label_name": self.label_name,
         }
         save_tensors(path, tensors, metadata)
@@ -282,8 +285,7 @@ class Model:
                 made.encoder,
                 made.objective,
                 made.pairing,
-                stored.standardiser(tensors),
-                stored.feature_names,
+                stored.preparation(tensors),
                 stored.label_name,
             )
             model.take_weights(tensors, path)
@@ -307,43 +309,14 @@ class _Stored:
     probssl: str
     recipe: dict[str, Any]
     facts: Facts
-    feature_names: tuple[str, ...]
+    columns: tuple[Column, ...]
     label_name: str | None
 
-    def __post_init__(self) -> None:
-        if self.facts.kind == "table" and len(self.feature_names) != self.facts.shape[0]:
-            raise Mismatch(f"{len(self.feature_names)} names of features cannot be those of {self.facts.shape[0]}")
-
-    def standardiser(self, tensors: dict[str, Tensor]) -> Standardiser | None:
+    def preparation(self, tensors: dict[str, Tensor]) -> Preparation | None:
         if self.facts.kind == "images":
             return None
-        mean, scale = (tensors[f"standardiser.{part}"].numpy() for part in ("mean", "scale"))
-        whole = mean.shape == scale.shape == self.facts.shape and mean.dtype == scale.dtype == np.float64
-        if not (whole and np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
-            raise Mismatch("the scaling is not one of the features")
-        return Standardiser(mean, scale)
-
-
-class Scaling(nn.Module):
-    """(x − mean) / scale, in double precision: raw rows [n, columns] to what an encoder takes."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, standardiser: Standardiser) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.from_numpy(standardiser.mean.copy()))
-        self.register_buffer("scale", torch.from_numpy(standardiser.scale.copy()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.mean) / self.scale).float()
-
-
-class Bytes(nn.Module):
-    """Pixels from 0 to 255 as numbers from 0 to 1; numbers as they are."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return as_floats(x)
+        raw = Layout(self.facts.kind, (len(self.columns),), self.columns)
+        return Preparation.of_arrays(raw, self.facts.layout if self.facts.columns else raw, tensors)
 
 
 def _check_size(resolved: Resolved, tensors: dict[str, Tensor], path: Path) -> None:
@@ -357,11 +330,21 @@ def _check_size(resolved: Resolved, tensors: dict[str, Tensor], path: Path) -> N
         raise InputError(f"{path} does not fit its own recipe (it holds {held:,} numbers, too few for the encoder)")
 
 
-def facts_of(data: Dataset) -> Facts:
+def prepare(data: Dataset) -> Preparation | None:
+    """What becomes of the columns of a table, learnt from its rows for training; None of images."""
+    layout, rows = data.layout, data.rows("train")
+    if layout.kind == "images":
+        return None
+    return Preparation.fit(layout, data.batch(rows).numpy(), scaled=layout.kind != "world")
+
+
+def facts_of(data: Dataset, preparation: Preparation | None = None) -> Facts:
     """What is known of a data set before parts are made for it; of its test rows nothing."""
+    preparation = prepare(data) if preparation is None else preparation
     kind, named = data.layout.kind, data.source
     name = named.partition(":")[2] if kind == "world" else images_of(named) if kind == "images" else None
-    return Facts(kind, data.layout.shape, len(data.rows("train")), name)
+    shape, columns = (data.layout.shape, ()) if preparation is None else (preparation.layout.shape, preparation.columns)
+    return Facts(kind, shape, len(data.rows("train")), name, columns)
 
 
 def world_of(resolved: Resolved) -> World:
@@ -383,10 +366,10 @@ def _try(pairing: Pairing, x: Tensor) -> None:
         raise InputError(f"the pairing {name} does not take observations {list(x.shape[1:])} ({reason})") from error
 
 
-def _prepared(standardiser: Standardiser | None, rows: np.ndarray) -> Tensor:
-    if standardiser is None:
+def _prepared(preparation: Preparation | None, layout: Layout, rows: np.ndarray) -> Tensor:
+    if preparation is None:
         return torch.from_numpy(rows)
-    return torch.from_numpy(standardiser.transform(rows).astype(np.float32, order="C"))
+    return torch.from_numpy(preparation.transform(layout, rows).astype(np.float32, order="C"))
 
 
 def _alike(z: np.ndarray, data: Any) -> Any:

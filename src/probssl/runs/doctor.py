@@ -337,7 +337,7 @@ def _pairs(resolved: Resolved) -> str:
 def _best_linear(run: Run) -> list[str]:
     """For the Fisher loss of a Siamese network with the Euclidean energy: what the best linear encoder would have."""
     model, objective = run.model, run.resolved.objective
-    of_rows = model.standardiser is not None and model.facts.features <= LINEAR_FEATURES
+    of_rows = model.preparation is not None and model.facts.layout.plain and model.facts.features <= LINEAR_FEATURES
     if not (objective.scores and isinstance(objective.energy, Euclidean) and of_rows and model.pairing is not None):
         return []
     try:

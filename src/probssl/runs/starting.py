@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from probssl.data import Dataset
+from probssl.data import Dataset, Preparation
 from probssl.errors import InputError
 from probssl.model import Model
 from probssl.parts.resolve import Resolved
@@ -14,10 +14,14 @@ from probssl.training.loop import make_optimiser
 
 
 def starting_model(
-    resolved: Resolved, data: Dataset, base: Run | None, weights: str | os.PathLike[str] | None
+    resolved: Resolved,
+    data: Dataset,
+    preparation: Preparation | None,
+    base: Run | None,
+    weights: str | os.PathLike[str] | None,
 ) -> Model:
-    """A model for the data, with the weights and scaling of `base` and the encoder's weights of a file, where given."""
-    model = Model.of(resolved, data, base.model.standardiser if base else None)
+    """A model for data that is prepared so, with the weights of `base` and the encoder's of a file, where given."""
+    model = Model.of(resolved, data, preparation)
     if base is not None:
         _take_over(model, base)
     if weights is not None:

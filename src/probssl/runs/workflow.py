@@ -17,7 +17,7 @@ from probssl.data import Corrupt, Dataset
 from probssl.encoders import encode
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
 from probssl.files import atomic_path, write_json
-from probssl.model import Model, facts_of
+from probssl.model import Model, facts_of, prepare
 from probssl.parts.recipe import Recipe, agreed
 from probssl.parts.resolve import Resolved, resolve
 from probssl.runs import folder as folders
@@ -120,13 +120,16 @@ def fit(
             dataset, source = reading.again(before, data, announce)
         else:
             dataset, source = reading.first(data, chosen.seed, base, announce)
-        resolved = resolve(chosen, facts_of(dataset))
+        preparation = base.model.preparation if base else prepare(dataset)
+        resolved = resolve(chosen, facts_of(dataset, preparation))
         source = dataclasses.replace(source, facts=resolved.facts)
         if before is not None:
             folders.check_same(before.recipe, resolved.recipe)
         if device == "cpu":
             check_memory(resolved, dataset, evaluate)
-        model = starting_model(resolved, dataset, base, weights)  # before anything is written: it may be refused
+        model = starting_model(
+            resolved, dataset, preparation, base, weights
+        )  # before anything is written: it may be refused
         place = processes.from_first(lambda: _place(out, source, resolved))
         started = processes.from_first(lambda: folders.check(place, resume or overwrite))
         with folders.claimed(place):
