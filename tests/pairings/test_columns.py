@@ -347,6 +347,45 @@ def test_least_losses_of_mixed_rows() -> None:
     assert InfoNCE(FlatEnergy())(encoder, views).total.item() == pytest.approx(math.log(len(rows)))
 
 
+class _Shifted(PosteriorEnergy):
+    """−log p(x̃ | x) plus something of a column of x and of x̃."""
+
+    def __init__(self, pairing: ResampledColumns, place: int) -> None:
+        super().__init__(pairing)
+        self.place = place
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        value = a[:, self.place].nan_to_num(-2)
+        value = value.round() if self.place in LAYOUT.coded else value  # indicators of levels have no slope
+        return super().paired(a, b) + 3 * value**2 + b.nan_to_num().sum(1)
+
+
+def test_fisher_of_mixed_rows_is_blind_to_categories() -> None:
+    pairing = made()
+    views = pairing(ROWS, Fisher().needs, generator(1))
+    losses = [Fisher(_Shifted(pairing, place))(nn.Identity(), views).total.item() for place in (0, 1, 3, 5)]
+    assert losses[0] > 1, "a number"
+    assert losses[1:] == pytest.approx([0, 0, 0], abs=1e-18)
+
+
+def test_differences_of_levels_are_ratios_of_factors() -> None:
+    """What takes the place of a slope: log (ρ [x̃ = l] + R) − log (ρ [x̃ = x] + R), whatever the other columns are."""
+    layout, rows = categories()
+    pairing = ResampledColumns(0.6, masked=0.2).bind(sample=rows, layout=layout)
+    x_aug = torch.tensor(list(itertools.product([GAP, 0, 1, 2], [GAP, 0, 1], [GAP, 0, 1])), dtype=torch.float64)
+    codes, drawn = rows.nan_to_num(-1), x_aug.nan_to_num(-1)
+    for place, x in itertools.product(range(3), range(len(rows))):
+        share = (drawn[:, place, None] == codes[:, place]).double().mean(1)
+        replaced = 0.4 * (0.8 * share + 0.2 * x_aug[:, place].isnan())
+        for level in range(len(layout.columns[place].levels)):
+            changed = rows[x].clone()
+            changed[place] = level
+            found = pairing.log_prob(x_aug, changed) - pairing.log_prob(x_aug, rows[x])
+            after, before = (0.6 * (drawn[:, place] == code) + replaced for code in (level, codes[x, place]))
+            possible = before > 0  # no row has a gap in the others
+            torch.testing.assert_close(found[possible], (after.log() - before.log())[possible])
+
+
 @pytest.mark.parametrize(
     ("settings", "layout"),
     [({"noise": 0.0}, LAYOUT), (SETTINGS["noise in some"], LAYOUT), ({}, categories()[0])],

@@ -92,8 +92,8 @@ class ResampledColumns(FeaturewisePairing):
 
     def build(self, context: Context) -> None:
         rows = context.sample
-        if rows is None:  # a file is loaded, and brings what is made of them
-            rows = torch.zeros(context.need("rows"), *context.need("shape"))
+        if rows is None:  # a file is loaded, and holds what is made of them
+            rows = torch.zeros(min(ATOMS, context.need("rows")), *context.need("shape"))
         self.check_features(rows.shape[1])
         layout = context.layout
         if layout is None:
@@ -107,7 +107,7 @@ class ResampledColumns(FeaturewisePairing):
         self._place("lone", [place for place in alone if place not in codes])
         keep, masked = (self._of_groups(name, layout) for name in ("preservation", "masked"))
         gaps = torch.zeros_like(keep)  # where columns go together, gaps are among the atoms
-        gaps[self.group[alone]] = rows[:, alone].isnan().double().mean(0)
+        gaps[self.group[alone]] = (rows.isnan().sum(0).double() / len(rows))[alone]
         self.register_buffer("kept", keep)
         self.register_buffer("gone", keep + (1 - keep) * (masked + (1 - masked) * gaps))
         numbers = list(layout.numbers)
@@ -184,7 +184,7 @@ class ResampledColumns(FeaturewisePairing):
         (kept,) = self._as(x, "kept")
         replaced, units = self._log_replaced(x_aug), self._log_units(x_aug)
         found = []
-        for some in self._scaled(x).split(max(1, block // x.shape[-1])):
+        for some in map(self._scaled, x.split(max(1, block // x.shape[-1]))):
             rows = []
             for row, rest, unit in zip(self._scaled(x_aug), replaced, units, strict=True):
                 near = self._log_kernel(row, some)
