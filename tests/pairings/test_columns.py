@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,17 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
 
+import probssl
 from probssl.encoders import MLP, Expansion, seeded
 from probssl.errors import InputError
 from probssl.layout import Column, Layout
 from probssl.metrics.deaugment import deaugmentation
+from probssl.model import Model
 from probssl.objectives import Fisher, InfoNCE
 from probssl.objectives.reference import FlatEnergy, PosteriorEnergy, reference_losses
 from probssl.pairings import Needs, ResampledColumns
 from probssl.pairings.columns import ATOMS
+from probssl.parts.recipe import Recipe
 from probssl.training.loop import fit
 from probssl.training.plan import TrainingPlan
 from probssl.training.stacked import Trial, fit_many
@@ -499,6 +503,19 @@ def test_a_pairing_without_rows_takes_those_of_a_file() -> None:
     assert torch.equal(loaded.sample(ROWS, generator(1)).nan_to_num(9), x_aug.nan_to_num(9))
     assert torch.equal(loaded.log_prob(x_aug, ROWS), saved.log_prob(x_aug, ROWS))
     assert torch.equal(loaded.score(x_aug, ROWS), saved.score(x_aug, ROWS))
+
+
+def test_a_model_file_holds_what_columns_are_drawn_from(tmp_path: Path) -> None:
+    data = probssl.load(torch.randn(300, 4, generator=generator()).numpy())
+    model = Model.untrained(Recipe(pairing="columns").with_settings({"pairing.masked": 0.1}), data)
+    model.save(tmp_path / "model.safetensors")
+    loaded = Model.load(tmp_path / "model.safetensors")
+    assert model.pairing is not None
+    assert loaded.pairing is not None
+    x = torch.randn(50, 4, generator=generator(1))
+    x_aug = model.pairing.sample(x, generator(2))
+    assert torch.equal(loaded.pairing.sample(x, generator(2)).nan_to_num(9), x_aug.nan_to_num(9))
+    assert torch.equal(loaded.pairing.pairwise_log_prob(x_aug, x), model.pairing.pairwise_log_prob(x_aug, x))
 
 
 @pytest.mark.parametrize(

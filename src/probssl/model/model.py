@@ -238,6 +238,8 @@ class Model:
             **gather("encoder", self.encoder.state_dict()),
             **gather("objective", self.objective.state_dict()),
         }
+        if self.pairing is not None and self.pairing.incomplete:  # it holds something of the data
+            tensors |= gather("pairing", self.pairing.state_dict())
         if self.standardiser is not None:
             tensors["standardiser.mean"] = torch.from_numpy(self.standardiser.mean)
             tensors["standardiser.scale"] = torch.from_numpy(self.standardiser.scale)
@@ -295,6 +297,8 @@ class Model:
         try:
             restore(self.encoder, "encoder", tensors)
             restore(self.objective, "objective", tensors)
+            if self.pairing is not None and self.pairing.incomplete:
+                restore(self.pairing, "pairing", tensors)
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
 

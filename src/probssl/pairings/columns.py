@@ -108,12 +108,12 @@ class ResampledColumns(FeaturewisePairing):
         keep, masked = (self._of_groups(name, layout) for name in ("preservation", "masked"))
         gaps = torch.zeros_like(keep)  # where columns go together, gaps are among the atoms
         gaps[self.group[alone]] = (rows.isnan().sum(0).double() / len(rows))[alone]
-        self.register_buffer("kept", keep)
+        self.register_buffer("kept", keep, persistent=False)
         self.register_buffer("gone", keep + (1 - keep) * (masked + (1 - masked) * gaps))
         numbers = list(layout.numbers)
         spread = torch.zeros(len(layout.columns), dtype=torch.float64)
         spread[numbers] = self.noise.expand_as(spread)[numbers]
-        self.register_buffer("spread", spread)
+        self.register_buffer("spread", spread, persistent=False)
         self._smooth = bool(numbers) and bool((spread[numbers] > 0).all())
         levels = max((len(layout.columns[place].levels) for place in self.coded.tolist()), default=1)
         found = frequencies(rows[:, self.coded], levels)
@@ -126,7 +126,7 @@ class ResampledColumns(FeaturewisePairing):
         self.register_buffer("atoms", atoms)
 
     def _place(self, name: str, places: Sequence[int]) -> None:
-        self.register_buffer(name, torch.tensor(places, dtype=torch.long))
+        self.register_buffer(name, torch.tensor(places, dtype=torch.long), persistent=False)
 
     def _of_groups(self, name: str, layout: Layout) -> Tensor:
         """A setting of each group [G]; columns that go together have one."""
