@@ -65,6 +65,7 @@ from probssl.pairings import (
     LinearMixture,
     MaskAndNoise,
     Pairing,
+    ResampledColumns,
     Rotations,
     SampledPairing,
     Views,
@@ -73,7 +74,7 @@ from probssl.parts.part import Part
 from probssl.parts.registry import KINDS
 from probssl.samplers import SGLD, NormalStart
 from probssl.symbolic import Constraint
-from tests.objectives.references import GaussianComponents, linear_components, mask_components
+from tests.objectives.references import GaussianComponents, column_components, linear_components, mask_components
 
 INPUT, EMBEDDING, ROWS, NEGATIVES, CLUSTERS, REMEMBERED = 3, 2, 5, 4, 3, 9
 
@@ -177,6 +178,7 @@ MAPS = torch.tensor(
     [[[1.0, 0.0], [0.0, 1.0]], [[0.8, -0.6], [0.6, 0.8]], [[-0.5, 0.2], [0.9, 1.1]]], dtype=torch.float64
 )
 RATES = torch.tensor([0.3, 0.9], dtype=torch.float64)
+DRAWN_FROM = torch.tensor([[-1.1, 0.4], [0.2, 0.9], [0.6, -0.5]], dtype=torch.float64)
 ANGLES = (-30.0, 0.0, 45.0)
 ROTATIONS = [[[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]] for t in np.radians(ANGLES)]
 
@@ -200,6 +202,16 @@ PAIRINGS: list[PairingMember] = [
     PairingMember("mask-nothing", lambda: MaskAndNoise(1.0, 0.3), mask_components([1, 1], [0.3, 0.3])),
     PairingMember(
         "mask-one-feature", lambda: MaskAndNoise(torch.tensor([0.0, 1.0]), 0.3), mask_components([0, 1], [0.3, 0.3])
+    ),
+    PairingMember(
+        "columns",
+        lambda: ResampledColumns(0.7, 0.25).bind(sample=DRAWN_FROM),
+        column_components(DRAWN_FROM, [0.7, 0.7], [0.25, 0.25]),
+    ),
+    PairingMember(
+        "columns-per-feature",
+        lambda: ResampledColumns(RATES, SPREADS).bind(sample=DRAWN_FROM),
+        column_components(DRAWN_FROM, RATES, SPREADS),
     ),
     PairingMember("rotations", lambda: Rotations(ANGLES, 0.3), linear_components(ROTATIONS, [1, 1, 1], 0.09)),
     PairingMember(

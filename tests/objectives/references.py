@@ -146,6 +146,23 @@ def mask_components(keep: Any, noise: Any) -> Callable[[np.ndarray], GaussianCom
     return components
 
 
+def column_components(rows: Any, keep: Any, noise: Any) -> Callable[[np.ndarray], GaussianComponents]:
+    """Every x̃_k is x_k or, with probability 1 − ρ, that of another row, plus N(0, σ²)."""
+    rows, keep, noise = (np.asarray(value, dtype=float) for value in (rows, keep, noise))
+
+    def components(x: np.ndarray) -> GaussianComponents:
+        found = []
+        for choice in itertools.product(range(len(rows) + 1), repeat=len(x)):
+            values = [([*column, own])[place] for place, column, own in zip(choice, rows.T, x, strict=True)]
+            kept = np.equal(choice, len(rows))
+            weight = float(np.prod(np.where(kept, keep, (1 - keep) / len(rows))))
+            if weight > 0:
+                found.append((weight, np.array(values), np.diag(noise**2)))
+        return found
+
+    return components
+
+
 def mixture_log_prob(components: GaussianComponents, x_aug: np.ndarray) -> float:
     logs = []
     for weight, mean, covariance in components:

@@ -13,7 +13,7 @@ from scipy import integrate
 from torch import Tensor
 
 from probssl.errors import InputError
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, Resampled, Rotations
+from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, ResampledColumns, Rotations
 from tests.objectives.members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
 from tests.objectives.references import mixture_log_prob, mixture_moments
 
@@ -342,6 +342,11 @@ def test_noise_score_at_a_shift() -> None:
         pytest.param(lambda: MaskAndNoise(0.5, 0.0), id="mask noise zero"),
         pytest.param(lambda: MaskAndNoise(0.5, math.inf), id="mask noise infinite"),
         pytest.param(lambda: MaskAndNoise(torch.full((2, 2), 0.5)), id="rate matrix"),
+        pytest.param(lambda: ResampledColumns(1.1), id="columns kept above one"),
+        pytest.param(lambda: ResampledColumns(noise=-0.1), id="columns noise negative"),
+        pytest.param(lambda: ResampledColumns(noise=math.inf), id="columns noise infinite"),
+        pytest.param(lambda: ResampledColumns(masked=math.nan), id="columns masked nan"),
+        pytest.param(lambda: ResampledColumns(torch.full((2, 2), 0.5)), id="columns rate matrix"),
         pytest.param(lambda: LinearMixture(torch.eye(2), 0.1), id="one map without a list"),
         pytest.param(lambda: LinearMixture(torch.ones(2, 2, 3), 0.1), id="maps oblong"),
         pytest.param(lambda: LinearMixture(MAPS, 0.1, weights=[1.0]), id="too few weights"),
@@ -354,15 +359,3 @@ def test_bad_arguments(build) -> None:
     with pytest.raises(InputError) as error:
         build()
     assert "\n" not in str(error.value)
-
-
-def test_resampled_values_are_those_of_their_feature() -> None:
-    x = normal(400, 3)
-    found = Resampled(0.3).sample(x, generator(1))
-    assert all(set(found[:, k].tolist()) <= set(x[:, k].tolist()) for k in range(3))
-    changed = (found != x).double().mean().item()
-    assert changed == pytest.approx(0.3 * 399 / 400, abs=0.04)
-    assert torch.equal(Resampled(0.0).sample(x, generator(1)), x)
-    assert torch.equal(found, Resampled(0.3).sample(x, generator(1)))
-    correlation = torch.corrcoef(Resampled(1.0).sample(x[:, :1].repeat(1, 2), generator(2)).T)[0, 1].item()
-    assert abs(correlation) < 0.2, "features are resampled apart"

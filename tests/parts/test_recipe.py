@@ -302,7 +302,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             lambda: Recipe(objective="vae").with_settings({"objective.likelihood": "bernoulli"}),
             ("bernoulli", "gaussian"),
         ),
-        (lambda: Recipe(objective="fisher", pairing="resample"), ("Fisher", "score")),
+        (lambda: Recipe(objective="fisher", pairing="scarf"), ("Fisher", "score")),
         (lambda: Recipe(pairing=ImageAugmentation()), ("image is for images", "table of 6 columns")),
         (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
         (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),

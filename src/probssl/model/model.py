@@ -244,6 +244,8 @@ class Model:
         }
         if self.preparation is not None:
             tensors |= {name: torch.from_numpy(array) for name, array in self.preparation.arrays().items()}
+        if self.pairing is not None and self.pairing.incomplete:  # it holds something of the data
+            tensors |= gather("pairing", self.pairing.state_dict())
         metadata: dict[str, Any] = {
             "format": FORMAT,
             "probssl": probssl.__version__,
@@ -297,6 +299,8 @@ class Model:
         try:
             restore(self.encoder, "encoder", tensors)
             restore(self.objective, "objective", tensors)
+            if self.pairing is not None and self.pairing.incomplete:
+                restore(self.pairing, "pairing", tensors)
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
 

@@ -97,7 +97,7 @@ class FlatEnergy(_OnInputs):
         return x.flatten(1)
 
     def paired(self, a: Tensor, b: Tensor) -> Tensor:
-        return (a * 0).sum(-1)  # depends on a, so that its slope is 0 and not undefined
+        return (a.nan_to_num() * 0).sum(-1)  # depends on a, so that its slope is 0 and not undefined
 
     def pairwise(self, a: Tensor, b: Tensor) -> Tensor:
         return a.new_zeros(len(a), len(b))

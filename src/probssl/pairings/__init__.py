@@ -1,10 +1,11 @@
 """Pairings: which observations belong together, p(x, x̃). Each knows how to sample, its density and its score."""
 
+from probssl.pairings.columns import ResampledColumns
 from probssl.pairings.each import Each
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, Rotations
 from probssl.pairings.image_score import CountableImageAugmentation
 from probssl.pairings.images import IMAGE_PRESETS, ImageAugmentation, ImageStrengths, each_alone, image_preset
-from probssl.pairings.masking import MaskAndNoise, Resampled
+from probssl.pairings.masking import MaskAndNoise
 from probssl.pairings.neighbours import RowPairs, neighbours
 from probssl.pairings.views import Needs, Pairing, SampledPairing, Source, Views
 
@@ -19,7 +20,7 @@ __all__ = [
     "MaskAndNoise",
     "Needs",
     "Pairing",
-    "Resampled",
+    "ResampledColumns",
     "Rotations",
     "RowPairs",
     "SampledPairing",

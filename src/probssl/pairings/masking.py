@@ -1,4 +1,4 @@
-"""Augmentations of tables: features masked, with noise, as in Siamese-EBM; features resampled, as in SCARF."""
+"""Augmentations of tables of numbers: features masked, with noise, as in Siamese-EBM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from probssl.errors import InputError
-from probssl.pairings.views import FeaturewisePairing, SampledPairing
+from probssl.pairings.views import FeaturewisePairing
 
 
 class MaskAndNoise(FeaturewisePairing):
@@ -83,29 +83,3 @@ class MaskAndNoise(FeaturewisePairing):
         keep, variance = self.preservation.to(x.dtype), self.noise.to(x.dtype).square()
         log_odds_masked = torch.log1p(-keep) - torch.log(keep) + x * (x - 2 * x_aug) / (2 * variance)
         return (x_aug - x) / variance * torch.sigmoid(-log_odds_masked)
-
-
-class Resampled(SampledPairing):
-    """x̃_k = x_k with probability 1 − ρ, else the value of feature k in another row, feature by feature (SCARF).
-
-    x̃ ∝ marginals where it differs from x: every value is one that the feature really takes, which zeros and noise are
-    not (Bahri et al., 2022). Other rows are those of the batch, each drawn for itself.
-
-    Settings:
-        rate: ρ, the share of features that are resampled.
-    """
-
-    takes: ClassVar[int | None] = 1
-
-    def __init__(self, rate: float = 0.5) -> None:
-        super().__init__()
-        if not 0 <= rate <= 1:
-            raise InputError(f"the share of resampled features must lie in [0, 1], not {rate:g}")
-        self.rate = rate
-
-    def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        if x.ndim != 2:
-            raise InputError(f"features are resampled in rows of a table [n, features], not {list(x.shape)}")
-        kept = torch.rand(x.shape, generator=generator, device=x.device) >= self.rate
-        others = torch.randint(len(x), x.shape, generator=generator, device=x.device)
-        return torch.where(kept, x, x.gather(0, others))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,6 +81,11 @@ class Pairing(Part, nn.Module, abc.ABC):
         """Whether a batch can have the score ∇ₓ log p(x̃ | x)."""
         return self.knows_density
 
+    @property
+    def masks(self) -> bool:
+        """Whether it makes gaps, in columns that may have none otherwise."""
+        return False
+
     def forward(self, x: Tensor, needs: Needs, generator: torch.Generator | None = None) -> Views:
         """The batch that `needs` asks for, made from the observations x [n, ...]."""
         augmented, score = self.related(x, needs, generator)
@@ -145,6 +150,12 @@ class FeaturewisePairing(Pairing):
 
     draws: ClassVar[int]
     """How many random numbers a feature takes."""
+
+    def stack_key(self) -> Hashable:
+        """Pairings with equal keys can be stacked: their numbers may differ, but not the places that they hold."""
+        kept = {name: buffer for name, buffer in self.named_buffers() if name not in self.per_feature}
+        places = {name: None if buffer.is_floating_point() else tuple(buffer.tolist()) for name, buffer in kept.items()}
+        return type(self), tuple((name, buffer.shape, places[name]) for name, buffer in kept.items())
 
     def sample(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         draws = [torch.empty_like(x) for _ in range(self.draws)]

@@ -195,7 +195,13 @@ KINDS: dict[str, Registry] = {
             *_entries(
                 "pairings.",
                 ("mask-and-noise", "masking:MaskAndNoise", "features set to 0 at random, and noise"),
-                ("resample", "masking:Resampled", "features replaced by those of other rows, as in SCARF"),
+                ("columns", "columns:ResampledColumns", "columns of any kind drawn from their marginals, or masked"),
+                (
+                    "scarf",
+                    "columns:ResampledColumns",
+                    "most columns drawn from their marginals, without noise, as in SCARF",
+                    {"preservation": 0.4, "noise": 0.0},
+                ),
                 ("gaussian-noise", "gaussian:GaussianNoise", "Gaussian noise"),
                 ("rotations", "gaussian:Rotations", "rotations of the plane, and noise"),
                 ("linear-mixture", "gaussian:LinearMixture", "one of several linear maps, and noise"),

@@ -13,7 +13,7 @@ from probssl.training.loop import Fitted, fit
 from probssl.training.progress import Reporter
 from probssl.training.stacked.gedi import StackedGEDI, together
 from probssl.training.stacked.parts import layers_of
-from probssl.training.stacked.stack import Stack, Trial, can_compile, kind_of
+from probssl.training.stacked.stack import Stack, Trial, can_compile, kind_of, pairing_key
 from probssl.training.surroundings import flushed_denormals, interruptible
 from probssl.training.watch import SAMPLE_ROWS
 
@@ -150,7 +150,7 @@ def stack_key(trial: Trial) -> tuple[Hashable | None, str | None]:
         (layers, shapes),
         (data.shape[1], data.dtype, rows),
         (plan.steps, plan.optimiser, plan.log_interval),
-        (type(trial.pairing), objective.needs.augmented, can_compile(trial)),
+        (pairing_key(trial.pairing), objective.needs.augmented, can_compile(trial)),
     ), None
 
 

@@ -398,12 +398,22 @@ def _runs(kinds: Sequence[str]) -> list[slice]:
 def stacked_pairing(pairings: Sequence[Pairing]) -> FeaturewisePairing | None:
     """One pairing for K batches, where the pairings are of one kind that can be stacked."""
     first = pairings[0]
-    if not isinstance(first, FeaturewisePairing) or any(type(pairing) is not type(first) for pairing in pairings):
+    if not isinstance(first, FeaturewisePairing) or len({pairing_key(pairing) for pairing in pairings}) > 1:
         return None
     stacked = copy.copy(first)
     stacked._buffers = {}
-    for name in dict(first.named_buffers()):
+    for name, buffer in first.named_buffers():
         values = [pairing.get_buffer(name) for pairing in pairings]
-        width = max(value.numel() for value in values)
-        stacked._buffers[name] = torch.stack([value.expand(width) for value in values]).unsqueeze(1)
+        if not buffer.is_floating_point():
+            stacked._buffers[name] = buffer
+        elif buffer.ndim > 1:
+            stacked._buffers[name] = torch.stack(values)
+        else:
+            width = max(value.numel() for value in values)
+            stacked._buffers[name] = torch.stack([value.expand(width) for value in values]).unsqueeze(1)
     return stacked
+
+
+def pairing_key(pairing: Pairing) -> Hashable:
+    """What pairings of a stack have in common."""
+    return pairing.stack_key() if isinstance(pairing, FeaturewisePairing) else type(pairing)
