@@ -12,7 +12,7 @@ from probssl.data.images import images_of, load_images
 from probssl.data.loading import load, load_table
 from probssl.data.names import DataSet, catalogue, fetch, world_of
 from probssl.data.standardise import Standardiser
-from probssl.data.table import Table, check_trainable, select_features
+from probssl.data.table import Table, check_numbers, check_trainable, in_layout
 from probssl.layout import Column, Layout
 
 __all__ = [
@@ -33,15 +33,16 @@ __all__ = [
     "cache_directory",
     "catalogue",
     "check_images",
+    "check_numbers",
     "check_trainable",
     "data_directory",
     "fetch",
     "images_of",
+    "in_layout",
     "is_dataset",
     "load",
     "load_images",
     "load_table",
-    "select_features",
     "unit_floats",
     "world_of",
 ]

@@ -19,11 +19,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from probssl.data import ImageSet, Standardiser, Table, check_images, is_dataset, load
+from probssl.data import ImageSet, Standardiser, Table, check_images, check_numbers, is_dataset, load
 from probssl.data.columns import generated_names
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
+from probssl.layout import Column, Layout
 from probssl.model import Model
 from probssl.objectives import InfoNCE, Objective
 from probssl.pairings import Source, Views
@@ -99,7 +100,9 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         names: tuple[str, ...] = ()
         if _readable(X):
             known = None if reset else getattr(self, "feature_names_in_", None)
-            data = load(X, features=None if known is None else tuple(known))
+            data = load(X, layout=None if known is None else Layout("table", (len(known),), tuple(map(Column, known))))
+            if isinstance(data, Table):
+                check_numbers(data)
             X, names = data.batch(data.rows()).numpy(), data.layout.names
         if self._of_images and getattr(X, "ndim", 0) == 4:
             return self._images(np.asarray(X), reset, least)
