@@ -48,7 +48,10 @@ def tables(names: str) -> dict[str, dict[str, Any]]:
     """How each table is read, by name: those named, all of `mixed` or `pmlb`, or everything."""
     folder = Path(os.environ["PROBSSL_DATA"]) / "tables"
     with (folder / "index.csv").open(encoding="utf-8") as file:
-        mixed = {row["name"]: {"source": folder / f"{row['name']}.csv.gz", "label": row["label"]} for row in csv.DictReader(file)}
+        mixed = {
+            row["name"]: {"source": folder / f"{row['name']}.csv.gz", "label": row["label"]}
+            for row in csv.DictReader(file)
+        }
     published = {one.name: {"source": one.name} for one in catalogue() if one.name.startswith("pmlb:") and one.rows}
     groups = {"mixed": mixed, "pmlb": published, "all": mixed | published}
     found: dict[str, dict[str, Any]] = {}
@@ -87,7 +90,10 @@ class Results:
         self.rows = [json.loads(line) for line in lines]
 
     def has(self, table: str, split: int, part: str, method: str) -> bool:
-        return any((row["table"], row["split"], row["part"], row["method"]) == (table, split, part, method) for row in self.rows)
+        return any(
+            (row["table"], row["split"], row["part"], row["method"]) == (table, split, part, method)
+            for row in self.rows
+        )
 
     def add(self, **row: Any) -> None:
         self.rows.append(row)
@@ -110,8 +116,20 @@ def run(arguments: argparse.Namespace) -> None:
             for code, values in made.comparison.rows.items():
                 method = {TRAINED: arguments.name, RAW: "raw"}.get(code, code.partition(" to ")[0])
                 if not results.has(name, split, arguments.part, method):
-                    results.add(table=name, split=split, part=arguments.part, method=method, dim=made.dim, seconds=taken, **scores(values))
-            shown = {row["method"]: [round(row[score], 3) for score in SCORES] for row in results.rows if (row["table"], row["split"]) == (name, split)}
+                    results.add(
+                        table=name,
+                        split=split,
+                        part=arguments.part,
+                        method=method,
+                        dim=made.dim,
+                        seconds=taken,
+                        **scores(values),
+                    )
+            shown = {
+                row["method"]: [round(row[score], 3) for score in SCORES]
+                for row in results.rows
+                if (row["table"], row["split"]) == (name, split)
+            }
             print(f"{name} {split} ({made.dim} dimensions, {taken:.0f} s): {shown}", flush=True)
 
 
@@ -123,7 +141,10 @@ def show(arguments: argparse.Namespace) -> None:
             found[row["method"]][row["table"]][row["split"]] = row
     print(f"{'':24}" + "".join(f"{score:>12}" for score in SCORES))
     for method, by_table in found.items():
-        means = [np.mean([np.mean([one[score] for one in splits.values()]) for splits in by_table.values()]) for score in SCORES]
+        means = [
+            np.mean([np.mean([one[score] for one in splits.values()]) for splits in by_table.values()])
+            for score in SCORES
+        ]
         print(f"{method:24}" + "".join(f"{mean:12.3f}" for mean in means) + f"   {len(by_table)} tables")
     mine = found[arguments.name]
     for method, by_table in found.items():

@@ -35,10 +35,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-TABLE_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits"
+TABLE_HELP = "CSV, TSV, JSON lines, Parquet, Feather, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits"
 DATA_HELP = (
-    "CSV, TSV, Parquet, NPY or NPZ file, folder of images, or a name such as pmlb:letter, sklearn:digits, "
-    "world:sphere10, mnist"
+    "CSV, TSV, JSON lines, Parquet, Feather, NPY or NPZ file, folder of images, or a name such as pmlb:letter, "
+    "sklearn:digits, world:sphere10, mnist"
 )
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as written by fit")]
@@ -67,7 +67,38 @@ Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_
 Moved = Annotated[
     str | None, typer.Option("--data", metavar="DATA", help="Where the run's own data is now, if it has moved")
 ]
-Label = Annotated[str | None, typer.Option("--label", metavar="COL", help="Column of classes, kept from training")]
+DATA_PANEL = "The data"
+LABEL_HELP = "Column of classes or numbers, only used to evaluate; repeatable"
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="COL", help=LABEL_HELP, rich_help_panel=DATA_PANEL, show_default=False),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", metavar="COLS", help="Columns to leave out: a,b; repeatable", rich_help_panel=DATA_PANEL),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="COLS=KIND",
+        help="What columns are: number, category, yes/no, date, text or id; repeatable",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing",
+        metavar="WORD",
+        help="Another word for a gap than NA, ? and the like; repeatable",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", metavar="NAME", help="Of text other than UTF-8: latin-1, …", rich_help_panel=DATA_PANEL),
+]
 
 
 def command(function: Command) -> Command:
@@ -177,7 +208,7 @@ def open_run(folder: Path, parts: list[str] | None = None) -> Run:
 def load_for(
     model: Model,
     data: str,
-    label: str | None,
+    label: list[str] | None,
     quiet: bool,
     corrupt: DataCorrupt = "refuse",
     *,
@@ -190,7 +221,7 @@ def load_for(
     with download_progress(data, quiet) as progress:
 
         def read(column: str | None) -> Dataset:
-            return model.read(data, label=label, ids=column, corrupt=corrupt, progress=progress)
+            return model.read(data, label=label or None, ids=column, corrupt=corrupt, progress=progress)
 
         try:
             found = read(ids or usual_ids)
@@ -200,6 +231,24 @@ def load_for(
             found = read(None)
     tell_left_out(found, quiet)
     return found
+
+
+def columns_of(
+    label: list[str] | None,
+    drop: list[str] | None,
+    kinds: list[str] | None,
+    missing: list[str] | None,
+    encoding: str | None,
+) -> dict[str, Any]:
+    """How a table is read, as `probssl.load` takes it."""
+    named = {}
+    for text in kinds or ():
+        columns, equals, kind = text.rpartition("=")
+        if not equals:
+            raise InputError(f"--kind takes COLUMN=KIND, zip=category for example, not {text!r}")
+        named[columns] = kind.strip()
+    single = label[0] if label and len(label) == 1 else label or None
+    return {"label": single, "drop": drop or (), "kinds": named, "missing": missing or (), "encoding": encoding}
 
 
 def tell_left_out(data: Dataset, quiet: bool = False) -> None:

@@ -9,7 +9,24 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from probssl.cli.app import TABLE_HELP, Address, Backend, Jobs, Json, Label, Quiet, app, command, print_json, say
+from probssl.cli.app import (
+    TABLE_HELP,
+    Address,
+    Backend,
+    Drop,
+    Encoding,
+    Jobs,
+    Json,
+    Kinds,
+    Label,
+    Missing,
+    Quiet,
+    app,
+    columns_of,
+    command,
+    print_json,
+    say,
+)
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")
@@ -20,6 +37,10 @@ Entry = TypeVar("Entry")
 def compare(
     data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
     label: Label = None,
+    drop: Drop = None,
+    kind: Kinds = None,
+    missing: Missing = None,
+    encoding: Encoding = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="M", help="Time it may take in all (default: 5)")
     ] = None,
@@ -38,12 +59,6 @@ def compare(
         str | None,
         typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
     ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLS", help="Columns to leave out: a,b; repeatable")
-    ] = None,
-    keep_constant: Annotated[
-        bool, typer.Option("--keep-constant", metavar="", help="Accept columns that never vary")
-    ] = False,
     seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
     resume: Annotated[
@@ -72,14 +87,12 @@ def compare(
     try:
         result = find(
             data,
-            label=label,
+            **columns_of(label, drop, kind, missing, encoding),
             minutes=minutes,
             trials=trials,
             objectives=_listed(objectives, str, "--objectives"),
             energies=_listed(energies, str, "--energies"),
             dims=_listed(dims, int, "--dims"),
-            drop=tuple(drop or ()),
-            keep_constant=keep_constant,
             seed=seed,
             out=out or (lambda name: unused(Path("compared") / name)),
             resume=resume,

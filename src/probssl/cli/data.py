@@ -8,10 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
-from probssl.cli.app import Json, Quiet, app, command, print_json
+from probssl.cli.app import (
+    TABLE_HELP,
+    Drop,
+    Encoding,
+    Json,
+    Kinds,
+    Label,
+    Missing,
+    Quiet,
+    app,
+    columns_of,
+    command,
+    print_json,
+)
 
 data_app = typer.Typer(
-    help="What data is here, and what can be had", epilog="Example: probssl data list", no_args_is_help=True
+    help="What data is here, what can be had, and what a table holds",
+    epilog="Example: probssl data describe customers.csv",
+    no_args_is_help=True,
 )
 app.add_typer(data_app, name="data")
 
@@ -47,6 +62,28 @@ def data_fetch(
         print_json({"name": name, "path": str(path)})
     else:
         console.say(str(path))
+
+
+@data_app.command("describe", epilog="Example: probssl data describe customers.csv --label churned --kind zip=category")
+@command
+def data_describe(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
+    label: Label = None,
+    drop: Drop = None,
+    kind: Kinds = None,
+    missing: Missing = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
+) -> None:
+    """What the columns of a table are taken for, and what is done with them."""
+    from probssl.data.describing import describe
+    from probssl.report import console
+
+    rows, columns = describe(data, **columns_of(label, drop, kind, missing, encoding))
+    if as_json:
+        print_json({"data": data, "rows": rows, "columns": [column.as_dict() for column in columns]})
+    else:
+        console.show_columns(data, rows, columns)
 
 
 def _plain(entry: Any) -> dict[str, Any]:

@@ -12,9 +12,15 @@ import typer
 from probssl.cli.app import (
     CORRUPT_HELP,
     DATA_HELP,
+    Drop,
+    Encoding,
     Json,
+    Kinds,
+    Label,
+    Missing,
     Quiet,
     app,
+    columns_of,
     command,
     fail,
     print_json,
@@ -22,11 +28,14 @@ from probssl.cli.app import (
     say,
     tell_left_out,
 )
+from probssl.cli.app import (
+    DATA_PANEL as DATA,
+)
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
 from probssl.parts.registry import KINDS
 from probssl.parts.values import read
 
-PARTS, TRAINING, DATA, RUN = "The parts", "The training", "The data", "The run"
+PARTS, TRAINING, RUN = "The parts", "The training", "The run"
 
 
 def names_of(kind: str) -> Any:
@@ -72,8 +81,11 @@ def fit(
         int | None, _option(TRAINING, "--seed", "Decides weights, batches, augmentations and test rows", "N")
     ] = None,
     device: Annotated[str, _option(TRAINING, "--device", "What to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
-    label: Annotated[str | None, _option(DATA, "--label", "Column of classes, only used to evaluate", "COL")] = None,
-    drop: Annotated[list[str] | None, _option(DATA, "--drop", "Columns to leave out: a,b; repeatable", "COLS")] = None,
+    label: Label = None,
+    drop: Drop = None,
+    kind: Kinds = None,
+    missing: Missing = None,
+    encoding: Encoding = None,
     ids: Annotated[str | None, _option(DATA, "--ids", "Column that names the rows, kept beside them", "COL")] = None,
     test: Annotated[
         str | None,
@@ -81,7 +93,6 @@ def fit(
     ] = None,
     size: Annotated[str | None, _option(DATA, "--size", "Size that images of a folder are resized to", "H,W")] = None,
     corrupt: Annotated[str, _option(DATA, "--corrupt", CORRUPT_HELP, "WHAT")] = "refuse",
-    keep_constant: Annotated[bool, _option(DATA, "--keep-constant", "Accept columns that never vary", "")] = False,
     recipe: Annotated[
         Path | None, _option(RUN, "--recipe", "TOML file to start from; options override it", "FILE")
     ] = None,
@@ -131,13 +142,11 @@ def fit(
                 seed=seed,
                 settings=parsed(settings or ()),
                 recipe=None if recipe is None else Recipe.from_toml(recipe),
-                label=label,
-                drop=drop or (),
+                **columns_of(label, drop, kind, missing, encoding),
                 ids=ids,
                 test=test,
                 size=None if size is None else _size(size),
                 corrupt=corrupt,  # type: ignore[arg-type]
-                keep_constant=keep_constant,
                 weights=weights,
                 start_from=start_from,
                 out=out or below_runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,16 @@ class ComparisonInterrupted(KeyboardInterrupt):
 def compare(
     data: Any,
     *,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     minutes: float | None = None,
     trials: int | None = None,
     objectives: Sequence[str] | None = None,
     energies: Sequence[str] | None = None,
     dims: Sequence[int] | None = None,
     drop: str | Sequence[str] = (),
-    keep_constant: bool = False,
+    kinds: Mapping[str, str] | None = None,
+    missing: str | Sequence[str] = (),
+    encoding: str | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] | Callable[[str], Path] | None = None,
     resume: bool = False,
@@ -99,7 +101,14 @@ def compare(
         raise InputError("--resume continues a comparison and --overwrite replaces it: give one of them")
     backends.check(backend, jobs, address)
     clock = Clock.start(5.0 if trials is None and minutes is None else minutes, started)
-    table, source = _read(data, Source("object", label, _names(drop), keep_constant=keep_constant, seed=seed), progress)
+    columns: Any = {
+        "label": label if label is None or isinstance(label, str) else tuple(label),
+        "drop": _names(drop),
+        "kinds": dict(kinds or {}),
+        "missing": _names(missing),
+        "encoding": encoding,
+    }
+    table, source = _read(data, Source("object", **columns, seed=seed), progress)
     entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)[:trials]
     folder = out(stem(source.data)) if callable(out) else Path(out or tempfile.mkdtemp(prefix="probssl-"))
     if backend == backends.PROCESSES and jobs is None and clock.budget < 60 * WORTH_STARTING:
@@ -110,8 +119,8 @@ def compare(
     )
 
 
-def _names(drop: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(drop.split(",")) if isinstance(drop, str) else tuple(drop)
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(names.split(",")) if isinstance(names, str) else tuple(names)
 
 
 def _read(data: Any, source: Source, progress: bool) -> tuple[Table, Source]:
@@ -125,7 +134,7 @@ def _read(data: Any, source: Source, progress: bool) -> tuple[Table, Source]:
         raise _no_table(named, "images")
     with download_progress(named or "data", not progress) as bytes_read:
         seed = source.seed % 2**32
-        table = load(data, label=source.label, drop=source.drop, seed=seed, progress=bytes_read)
+        table = load(data, **source.columns, seed=seed, progress=bytes_read)
     if not isinstance(table, Table) or table.layout.kind != "table":
         raise _no_table(named or f"the {table.source}", table.layout.kind)
     label = source.label if named is not None else table.label_name
@@ -156,7 +165,7 @@ def run(
     from probssl.report import compare_page
     from probssl.report.console import status, trial_progress
 
-    check_trainable(table, keep_constant=source.keep_constant)
+    check_trainable(table)
     with one_thread():
         with status("preparing", not shown):
             setup = Setup.of(table, seed)

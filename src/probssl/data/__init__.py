@@ -13,7 +13,7 @@ from probssl.data.loading import load, load_table
 from probssl.data.names import DataSet, catalogue, fetch, world_of
 from probssl.data.preparation import Preparation
 from probssl.data.standardise import Standardiser
-from probssl.data.table import Table, check_trainable, select_features
+from probssl.data.table import Table, check_trainable, in_layout
 from probssl.layout import Column, Layout
 
 __all__ = [
@@ -39,11 +39,11 @@ __all__ = [
     "data_directory",
     "fetch",
     "images_of",
+    "in_layout",
     "is_dataset",
     "load",
     "load_images",
     "load_table",
-    "select_features",
     "unit_floats",
     "world_of",
 ]

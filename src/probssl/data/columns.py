@@ -1,19 +1,21 @@
-"""The columns of a source before they are read, and which of them become features and label."""
+"""The columns of a source before they are read, and which of them become features and targets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probssl.data.faults import Faults
-from probssl.data.wording import did_you_mean, listed, options, plural, quoted
+from probssl.data.wording import did_you_mean, listed, plural, quoted
 from probssl.errors import InputError
 
-Reader = Callable[[Sequence[int], Sequence[int], Faults], tuple[np.ndarray, list[list[str]]]]
-"""Reads the features at the first positions, float64 [n, d], and the cells of the columns at the second ones, which say
-something beside the features; notes what is faulty."""
+if TYPE_CHECKING:
+    import pyarrow
+
+Reader = Callable[[Sequence[int], Collection[int]], "list[pyarrow.ChunkedArray]"]
+"""Reads the columns at these positions; those of the second ones as they are written, where they are written."""
 
 PURPOSES = {
     "label": "to use as the label",
@@ -23,35 +25,44 @@ PURPOSES = {
 }
 """What columns beside the features are for."""
 
+ADVICE = "leave out columns, or split the file"
+"""Where there is too little memory."""
+
 
 @dataclass(frozen=True)
 class Columns:
     """A source whose columns are known and whose cells are not read yet.
 
     `named` is False when the names x0, x1, … are ours; `label` is what is taken as the label unless the
-    caller names another, and is never a feature; `blank` holds the positions a header left without a name;
-    `latents` are what a world made the rows from; `ids` name the rows of a frame.
+    caller names another, and is never a feature; `latents` are what a world made the rows from; `ids` name the rows of
+    a frame; `numbers` gives the features of an array, of which nothing is to be found out; `comma` prefers decimal
+    commas.
     """
 
     where: str
     names: tuple[str, ...]
     read: Reader
     named: bool = True
-    unit: str = "row"
     label: str | None = None
     trusted: bool = False
-    blank: frozenset[int] = frozenset()
     latents: np.ndarray | None = None
     ids: np.ndarray | None = None
+    numbers: Callable[[list[int]], np.ndarray] | None = None
+    comma: bool = False
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Positions of the features and of the columns beside them, by purpose, and the names the features will bear."""
+    """Positions of the features, whose names will be `names`, of labels, and of other columns by their purpose."""
 
     features: list[int]
     names: tuple[str, ...]
+    labels: list[int]
     beside: dict[str, int]
+
+
+ALL = 50
+"""Columns that an error names one by one."""
 
 
 def generated_names(count: int) -> tuple[str, ...]:
@@ -60,42 +71,53 @@ def generated_names(count: int) -> tuple[str, ...]:
 
 
 def choose(
-    columns: Columns, beside: Mapping[str, str | None], drop: Sequence[str], features: Sequence[str] | None
+    columns: Columns,
+    labels: Sequence[str],
+    beside: Mapping[str, str | None],
+    drop: Sequence[str],
+    features: Sequence[str] | None,
 ) -> Choice:
-    """Decide what every column is for: `beside` has a name, or None, for each of `PURPOSES`.
+    """Decide what every column is for: `beside` has a name, or None, for each of `PURPOSES` but the label.
 
     Columns named by `features` are picked in that order.
     """
     names = columns.names
-    for name in drop:
-        if name not in names:
-            raise InputError(_absent(columns, name, "to leave out"))
-    purposes = {purpose: name for purpose, name in beside.items() if name is not None}
-    for purpose, name in purposes.items():
-        if name not in names:
-            raise InputError(_absent(columns, name, PURPOSES[purpose]))
-        twice = [other for other in purposes if purposes[other] == name and other != purpose]
-        if twice or name in drop:
-            first, second = (purpose, "left out") if name in drop else (purpose, twice[0])
-            raise InputError(f"{columns.where}: column {quoted(name)} is both the {first} and {second}: choose one")
-    if columns.label is not None and columns.label not in (*drop, *purposes.values()):
-        purposes.setdefault("label", columns.label)
-    _refuse_twice(columns, [names.index(name) for name in purposes.values()])
+    absent = [name for name in drop if name not in names]
+    if absent:
+        raise InputError(_absent(columns, absent, "to leave out"))
+    purposes: dict[str, str] = dict.fromkeys(labels, "label")
+    for purpose, name in beside.items():
+        if name is None:
+            continue
+        if name in purposes:
+            raise _both(columns, name, purposes[name], purpose)
+        purposes[name] = purpose
+    for purpose in PURPOSES:
+        absent = [name for name in purposes if purposes[name] == purpose and name not in names]
+        if absent:
+            raise InputError(_absent(columns, absent, PURPOSES[purpose]))
+    for name in purposes:
+        if name in drop:
+            raise _both(columns, name, purposes[name], "left out")
+    if not labels and columns.label is not None and columns.label not in (*drop, *purposes):
+        labels = [columns.label]
+        purposes[columns.label] = "label"
+    _refuse_twice(columns, [names.index(name) for name in purposes])
 
-    outside = {*drop, *purposes.values(), columns.label}
+    outside = {*drop, *purposes, columns.label}
     rest = [index for index, name in enumerate(names) if name not in outside]
     if features is None:
         _refuse_twice(columns, rest)
-        _refuse_blank(columns, rest)
         chosen, shown = rest, tuple(names[index] for index in rest)
     else:
         dropped = [name for name in features if columns.named and name in drop]
         if dropped:
-            raise InputError(f"{columns.where}: column {quoted(dropped[0])} is left out, but the model needs it")
+            raise InputError(f"{columns.where}: {_called(dropped)} left out, but the model needs {_them(dropped)}")
         chosen = pick(columns.where, names, features, named=columns.named, rest=rest)
         _refuse_twice(columns, chosen)
         shown = tuple(features)
-    return Choice(chosen, shown, {purpose: names.index(name) for purpose, name in purposes.items()})
+    places = {purpose: names.index(name) for name, purpose in purposes.items() if purpose != "label"}
+    return Choice(chosen, shown, [names.index(name) for name in labels], places)
 
 
 def split_names(written: str | Sequence[str], known: Sequence[str]) -> list[str]:
@@ -121,43 +143,37 @@ def pick(where: str, names: Sequence[str], wanted: Sequence[str], *, named: bool
         if absent or tuple(wanted) == generated_names(len(wanted)):
             raise InputError(f"{where} has {plural(len(rest), 'column')} where the model expects {len(wanted):,}")
     if absent:
-        count = f" ({len(absent):,} of its {len(wanted):,} columns are not there)" if len(absent) > 1 else ""
         raise InputError(
-            f"{where} has no column {quoted(absent[0])}, which the model needs{count}: "
+            f"{where} has no column {listed(absent, ALL)}, which the model needs: "
             f"its columns are {listed(list(names), 8)}"
         )
     return [position[name] for name in wanted]
 
 
-def _absent(columns: Columns, name: str, purpose: str) -> str:
+def _called(names: Sequence[str]) -> str:
+    return f"column {quoted(names[0])} is" if len(names) == 1 else f"columns {listed(names, ALL)} are"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _both(columns: Columns, name: str, first: str, second: str) -> InputError:
+    return InputError(f"{columns.where}: column {quoted(name)} is both the {first} and {second}: choose one")
+
+
+def _absent(columns: Columns, names: Sequence[str], purpose: str) -> str:
     return (
-        f"{columns.where} has no column {quoted(name)} {purpose}: its columns are {listed(columns.names, 8)}"
-        f"{did_you_mean(name, columns.names)}"
+        f"{columns.where} has no column {listed(names, ALL)} {purpose}: its columns are {listed(columns.names, 8)}"
+        f"{did_you_mean(names[0], columns.names)}"
     )
 
 
 def _refuse_twice(columns: Columns, chosen: Sequence[int]) -> None:
-    counts: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {}
     for index, name in enumerate(columns.names):
-        counts.setdefault(name, []).append(index)
-    twice = [index for index in chosen if len(counts[columns.names[index]]) > 1]
+        places.setdefault(name, []).append(index + 1)
+    twice = list(dict.fromkeys(columns.names[index] for index in chosen if len(places[columns.names[index]]) > 1))
     if twice:
-        name = columns.names[twice[0]]
-        places = " and ".join(str(index + 1) for index in counts[name][:2])
-        total = sum(len(found) > 1 for found in counts.values())
-        header = " on line 1" if columns.unit == "line" else ""
-        raise InputError(
-            f"{columns.where}: the name {quoted(name)}{header} stands for {len(counts[name])} columns, "
-            f"the first two being columns {places} ({plural(total, 'repeated name')} in all): "
-            "give every column its own name"
-        )
-
-
-def _refuse_blank(columns: Columns, chosen: Sequence[int]) -> None:
-    blank = [index for index in chosen if index in columns.blank]
-    if blank:
-        remedy = options("--drop", [columns.names[index] for index in blank])
-        raise InputError(
-            f"{columns.where}: column {blank[0] + 1} has no name on line 1, as happens when row numbers are saved "
-            f"({plural(len(blank), 'such column')} in all): name it, or leave it out with {remedy}"
-        )
+        said = ", ".join(f"{quoted(name)} ({' and '.join(map(str, places[name]))})" for name in twice[:ALL])
+        raise InputError(f"{columns.where} has columns that share a name: {said}: give every column its own")

@@ -234,11 +234,11 @@ class Rows:
         """
         if test is None:
             return self
-        share = _share(test)
+        share = share_of(test)
         if share is not None:
             return replace(self, test=self._drawn(share, seed))
         if isinstance(test, (str, os.PathLike)):
-            test = self._read_alike(os.fspath(test))
+            test = self.read_alike(os.fspath(test))
         if isinstance(test, float) or not is_dataset(test):
             raise InputError(
                 f"the test rows of {self.source} are a share of its rows, a column, a file or a data set, not "
@@ -268,7 +268,7 @@ class Rows:
             )
         return mask
 
-    def _read_alike(self, source: str) -> Dataset:
+    def read_alike(self, source: str) -> Dataset:
         """A second file, read as this one was."""
         raise InputError(f"the test rows of {self.source} cannot be a file: give a share, a column or a data set")
 
@@ -335,7 +335,8 @@ def test_mask(cells: Sequence[str], name: str, where: str) -> np.ndarray:
 test_mask.__test__ = False  # type: ignore[attr-defined]  # pytest takes it for a test
 
 
-def _share(test: object) -> float | None:
+def share_of(test: object) -> float | None:
+    """A share of test rows; None of anything else."""
     if isinstance(test, Real) and not isinstance(test, bool):
         return float(test)
     try:

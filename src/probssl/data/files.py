@@ -1,41 +1,52 @@
-"""Files and arrays: which reader opens what, and NumPy and Parquet."""
+"""Files and arrays: which reader opens what, and NumPy, Parquet, Feather and JSON lines."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from probssl import memory
-from probssl.data.columns import Columns, generated_names
-from probssl.data.faults import Faults
-from probssl.data.frames import open_frame
-from probssl.data.text import open_text, parse_numbers
+from probssl.data.columns import ADVICE, Columns, generated_names
+from probssl.data.text import BLOCK, one_line, open_text, unpacked
 from probssl.data.wording import did_you_mean, listed, plural, quoted
-from probssl.errors import InputError, MissingExtra
+from probssl.errors import InputError
 
-FORMATS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npy", ".npz")
+if TYPE_CHECKING:
+    import pyarrow
+
+_PACKED = ("", ".gz", ".zst")
+_TEXT = tuple(ending + packed for ending in (".csv", ".tsv") for packed in _PACKED)
+_JSON = tuple(ending + packed for ending in (".jsonl", ".ndjson") for packed in _PACKED)
+_FEATHER = (".feather", ".arrow")
+FORMATS = (*_TEXT, *_JSON, ".parquet", *_FEATHER, ".npy", ".npz")
 _FEATURE_ARRAYS = ("x", "X", "features")
 _LABEL_ARRAY = "y"
-ADVICE = "leave out columns, or split the file"
 
 
 class Arrays(NamedTuple):
-    """An array, where it is from, and what it comes with: the name and the cells of labels."""
+    """An array, where it is from, and what it comes with: the name and the values of labels."""
 
     values: np.ndarray
     where: str
-    labels: tuple[str, list[str]] | None = None
+    labels: tuple[str, np.ndarray] | None = None
 
 
-def open_file(path: Path) -> Columns:
-    """The columns of a file of text or a Parquet file, by the end of its name."""
+def open_file(path: Path, missing: Collection[str] = (), encoding: str | None = None) -> Columns:
+    """The columns of a file, by the end of its name."""
     name = path.name.lower()
-    if name.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")):
-        return open_text(path)
+    if name.endswith(_TEXT):
+        return open_text(path, missing, encoding)
+    if encoding is not None:
+        raise InputError(f"{path} is no delimited text: leave out --encoding")
+    if name.endswith(_JSON):
+        return _open_json(path)
+    if name.endswith(_FEATHER):
+        return _open_feather(path)
     if name.endswith(".parquet"):
         return _open_parquet(path)
     raise InputError(f"{path} is of no format that can be read: save it as one of {', '.join(FORMATS)}")
@@ -59,43 +70,42 @@ def open_array(
     where: str,
     *,
     names: Sequence[str] | None = None,
-    labels: tuple[str, Sequence[str]] | None = None,
+    labels: tuple[str, np.ndarray] | None = None,
     trusted: bool = False,
 ) -> Columns:
-    """The columns of a 2-D array; `labels` adds a last column of that name with these cells."""
+    """The columns of a 2-D array; `labels` adds a last column of that name."""
     matrix = _numeric_matrix(array, where)
     width = matrix.shape[1]
     every = generated_names(width) if names is None else tuple(names)
     if labels is not None:
         every += (labels[0],)
 
-    def cells(index: int) -> list[str]:
-        return list(labels[1]) if labels is not None and index == width else as_cells(matrix[:, index])
+    def read(chosen: Sequence[int], as_text: Collection[int]) -> list[pyarrow.ChunkedArray]:
+        beside = {width: labels[1]} if labels is not None else {}
+        return [arrow_of(beside[index] if index in beside else matrix[:, index]) for index in chosen]
 
-    def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
-        places = range(1, len(matrix) + 1)
-        if all(index < width for index in chosen):
-            memory.require(2.0 * 8 * len(matrix) * len(chosen), f"reading {where}", ADVICE)
-            block = matrix[:, list(chosen)].astype(np.float64, copy=False)
-            note_not_finite(block, [every[index] for index in chosen], faults)
-        else:
-            parsed = [parse_numbers(cells(index), places, every[index], faults) for index in chosen]
-            block = np.stack(parsed, axis=1)
-        beside_cells = [cells(index) for index in beside]
-        for texts, index in zip(beside_cells, beside, strict=True):
-            faults.note_missing(texts, places, every[index])
-        return block, beside_cells
+    def numbers(chosen: list[int]) -> np.ndarray:
+        memory.require(2.0 * 8 * len(matrix) * len(chosen), f"reading {where}", ADVICE)
+        if width in chosen:
+            raise InputError(f"{where}: {quoted(every[width])} holds labels, which are no feature")
+        return matrix[:, chosen].astype(np.float64, copy=False)
 
     default = None if labels is None else labels[0]
-    return Columns(where, every, read, named=names is not None, label=default, trusted=trusted)
+    return Columns(where, every, read, names is not None, default, trusted, numbers=numbers)
 
 
-def as_cells(values: np.ndarray) -> list[str]:
-    """The values of one column as text; None becomes an empty cell."""
-    return [
-        "" if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value).strip()
-        for value in values.tolist()
-    ]
+def arrow_of(values: Any) -> pyarrow.ChunkedArray:
+    """Values of one column, which may be Python objects of several types: then as text."""
+    import pyarrow as pa
+
+    try:
+        made = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        cells = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        gap = [cell is None or cell != cell for cell in cells]
+        texts = [cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
+        made = pa.array([None if none else text for none, text in zip(gap, texts, strict=True)], pa.string())
+    return made if isinstance(made, pa.ChunkedArray) else pa.chunked_array([made])
 
 
 def _neighbours(path: Path) -> list[str]:
@@ -121,17 +131,6 @@ def _numeric_matrix(array: np.ndarray, where: str) -> np.ndarray:
     if isinstance(array, np.ma.MaskedArray):
         return np.ma.filled(array.astype(np.float64), np.nan)
     return np.asarray(array)
-
-
-def note_not_finite(block: np.ndarray, names: Sequence[str], faults: Faults) -> None:
-    """Note the gaps and infinite values of features."""
-    if np.isfinite(block).all():
-        return
-    for kind, bad in (("missing", np.isnan(block)), ("infinite", np.isinf(block))):
-        for index in np.flatnonzero(bad.any(axis=0)).tolist():
-            rows = np.flatnonzero(bad[:, index])
-            value = str(block[rows[0], index])
-            faults.add(kind, names[index], int(rows[0]) + 1, value, len(rows))
 
 
 def _open_npz(path: Path, label: str | None) -> Arrays:
@@ -160,7 +159,7 @@ def _open_npz(path: Path, label: str | None) -> Arrays:
     if second is not None and values is not None:
         problem = _label_problem(values, len(matrix) if matrix.ndim else 0)
         if problem is None:
-            labels = (second, as_cells(values))
+            labels = (second, values)
         elif second == label:
             raise InputError(f"{path}: label array {quoted(second)} {problem}")
     columns = generated_names(matrix.shape[1]) if matrix.ndim == 2 else ()
@@ -216,29 +215,88 @@ def _numpy_sentence(where: str, error: Exception) -> str:
     return f"{where} is damaged and cannot be read ({type(error).__name__}): write it again"
 
 
-def _open_parquet(path: Path) -> Columns:
+@contextmanager
+def _whole(path: Path, called: str) -> Iterator[None]:
+    """What can go wrong in reading a file of Arrow's becomes one sentence."""
+    import pyarrow as pa
+
     try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtra("reading Parquet", "parquet") from None
+        yield
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (pa.ArrowException, OSError, EOFError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise InputError(f"{path} is not a whole {called} file ({type(error).__name__}): write it again") from error
 
-    def attempt(action: Any) -> Any:
-        try:
-            with parquet.ParquetFile(path) as file:
-                return action(file)
-        except PermissionError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
-        except Exception as error:
-            raise InputError(f"{path} is not a whole Parquet file ({type(error).__name__}): write it again") from error
 
-    schema, rows = attempt(lambda file: (file.schema_arrow, file.metadata.num_rows))
+def _of_table(path: Path, names: Sequence[str], columns: Callable[[list[str]], Any]) -> Columns:
+    """Columns of these names, which `columns` reads as an Arrow table."""
     # pandas saves the index of a table under such names: a row number is not a feature
-    names = tuple(name for name in schema.names if not name.startswith("__index_level_"))
+    names = tuple(name for name in names if not name.startswith("__index_level_"))
     if not names:
         raise InputError(f"{path} has no columns: add some data")
 
-    def read(wanted: Sequence[int]) -> Any:
-        memory.require(3.0 * 8 * rows * len(wanted), f"unpacking {path}", ADVICE)
-        return attempt(lambda file: file.read(columns=[names[index] for index in wanted]))
+    def read(chosen: Sequence[int], as_text: Collection[int]) -> list[pyarrow.ChunkedArray]:
+        table = columns(list(dict.fromkeys(names[index] for index in chosen)))
+        if not len(table):
+            raise InputError(f"{path} has column names ({quoted(names[0])}, …) but no rows: add some data")
+        return [table.column(names[index]) for index in chosen]
 
-    return open_frame(names, read, str(path))
+    return Columns(str(path), names, read)
+
+
+def _open_parquet(path: Path) -> Columns:
+    from pyarrow import parquet
+
+    with _whole(path, "Parquet"), parquet.ParquetFile(path) as file:
+        names, rows = file.schema_arrow.names, file.metadata.num_rows
+
+    def read(wanted: list[str]) -> Any:
+        memory.require(3.0 * 8 * rows * len(wanted), f"unpacking {path}", ADVICE)
+        with _whole(path, "Parquet"), parquet.ParquetFile(path) as file:
+            return file.read(columns=wanted)
+
+    return _of_table(path, names, read)
+
+
+def _open_feather(path: Path) -> Columns:
+    import pyarrow as pa
+
+    with _whole(path, "Feather"), pa.memory_map(str(path)) as source:
+        names = pa.ipc.open_file(source).schema.names
+
+    def read(wanted: list[str]) -> Any:
+        batches: list[Any] = []
+        with _whole(path, "Feather"), pa.OSFile(str(path)) as source:
+            file = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=places(wanted)))
+            for batch in range(file.num_record_batches):
+                batches.append(file.get_batch(batch))
+                batches[-1].validate(full=True)
+                memory.require(2.0 * sum(one.nbytes for one in batches), f"unpacking {path}", ADVICE)
+            return pa.Table.from_batches(batches, file.schema if not batches else None)
+
+    def places(wanted: list[str]) -> list[int]:
+        return [names.index(name) for name in wanted]
+
+    return _of_table(path, names, read)
+
+
+def _open_json(path: Path) -> Columns:
+    """Objects, one to a line. A field that a line leaves out is a gap."""
+    import pyarrow as pa
+    from pyarrow import json
+
+    batches: list[Any] = []
+    try:
+        with unpacked(path) as stream:
+            size = 0
+            for batch in json.open_json(stream, json.ReadOptions(block_size=BLOCK)):
+                batches.append(batch)
+                size += batch.nbytes
+                memory.require(2.0 * size, f"reading {path}", ADVICE)
+    except pa.ArrowInvalid as error:
+        said = one_line(error)
+        raise InputError(f"{path} is not a file of JSON objects, one per line ({said}): mend it, or save CSV") from None
+    table = pa.Table.from_batches(batches)
+    return _of_table(path, table.schema.names, table.select)

@@ -106,7 +106,7 @@ class ImageSet(Rows):
         """Labels of `test_images`."""
         return None if self.labels is None else self.labels[self.rows("test")]
 
-    def _read_alike(self, source: str) -> Dataset:
+    def read_alike(self, source: str) -> Dataset:
         from probssl.data.images import NAMED, load_images
 
         fixed = source in NAMED and NAMED[source].size is None

@@ -197,9 +197,7 @@ def _open_sklearn(name: str, member: str) -> Columns:
     bunch = getattr(datasets, f"load_{member}")()
     words = [str(word) for word in bunch.target_names]
     names = [str(feature) for feature in bunch.feature_names]
-    return open_array(
-        bunch.data, name, names=names, labels=("target", [words[code] for code in bunch.target]), trusted=True
-    )
+    return open_array(bunch.data, name, names=names, labels=("target", np.array(words)[bunch.target]), trusted=True)
 
 
 def _draw_toy(name: str, member: str, seed: int) -> Columns:
@@ -211,7 +209,7 @@ def _draw_toy(name: str, member: str, seed: int) -> Columns:
     else:
         points, codes = datasets.make_moons(1000, noise=0.05, random_state=seed)
         label, words = "moon", np.array(["upper", "lower"])
-    return open_array(points, name, names=generated_names(2), labels=(label, words[codes].tolist()), trusted=True)
+    return open_array(points, name, names=generated_names(2), labels=(label, words[codes]), trusted=True)
 
 
 def _draw_world(name: str, member: str, seed: int) -> Columns:

@@ -6,19 +6,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from probssl.data.columns import generated_names, pick
 from probssl.data.dataset import Dataset, Rows, no_such_test, test_mask
 from probssl.data.directory import expanded
-from probssl.data.wording import did_you_mean, listed, options, plural, quoted
+from probssl.data.files import arrow_of
+from probssl.data.kinds import typed
+from probssl.data.wording import did_you_mean, plural, quoted
 from probssl.errors import InputError
 from probssl.layout import Column, Layout
-
-IDENTIFIERS = 1e8, 2.0**64
-"""Whole numbers between these, hardly two of them the same, are taken for identifiers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,62 +75,73 @@ class Table(Rows):
 
     with_test.__doc__ = Rows.with_test.__doc__
 
-    def _read_alike(self, source: str) -> Dataset:
+    def read_alike(self, source: str, **options: Any) -> Dataset:
+        """A second file, in the columns of this table."""
         from probssl.data.loading import load_table
         from probssl.data.names import is_name
 
         if not is_name(source) and not expanded(source).exists():
             raise no_such_test(self.source, source, self.feature_names, did_you_mean(source, self.feature_names))
-        return load_table(source, label=self.label_name, features=self.feature_names)
+        kinds = {one.name: "category" if one.classes else "number" for one in self.targets}
+        return load_table(source, label=list(kinds), kinds=kinds, layout=self.layout, **options)
 
-    def _matched(self, other: Dataset) -> Table:
-        return super()._matched(select_features(other, self.feature_names) if isinstance(other, Table) else other)
+    def _joined(self, other: Dataset) -> Table:
+        if not isinstance(other, Table):
+            return super()._joined(other)
+        other = in_layout(other, self.layout)
+        pairs = [_together(*both) for both in zip(self.columns, other.columns, strict=True)]
+        mine, theirs = (
+            replace(table, columns=tuple(pairs), features=_recoded(table, pairs)) for table in (self, other)
+        )
+        return super(Table, mine)._joined(theirs)
 
 
-def select_features(table: Table, names: Sequence[str]) -> Table:
-    """The table with these feature columns in this order: the columns a trained model expects.
+def in_layout(table: Table, layout: Layout) -> Table:
+    """The table with the columns of a layout, in its order and kinds: those that a trained model expects.
 
-    A table whose columns are called x0, x1, … because they have no names needs only the right number of them.
+    A table whose columns are called x0, x1, … because they have no names needs only the right number of them. Numbers
+    are taken for names of levels where the layout has levels.
     """
     named = table.feature_names != generated_names(table.n_features)
-    chosen = pick(table.source, table.feature_names, names, named=named, rest=range(table.n_features))
-    columns = tuple(replace(table.columns[place], name=name) for place, name in zip(chosen, names, strict=True))
-    return replace(table, features=table.features[:, chosen], columns=columns)
+    places = pick(table.source, table.feature_names, layout.names, named=named, rest=range(table.n_features))
+    columns, values, wrong = [], table.features[:, places], []
+    for place, (there, wanted) in enumerate(zip(places, layout.columns, strict=True)):
+        column = table.columns[there]
+        if wanted.coded and not column.coded:
+            found = typed(wanted.name, arrow_of(values[:, place]), wanted.kind)
+            if not place or values is table.features:
+                values = values.copy()
+            values[:, place] = found.values
+            column = found.column
+        elif column.coded != wanted.coded or (wanted.kind == "date") != (column.kind == "date"):
+            wrong.append(f"column {quoted(column.name)} is of kind {column.kind} and not {wanted.kind}")
+        columns.append(replace(column, name=wanted.name, kind=wanted.kind))
+    if wrong:
+        raise InputError(f"{table.source}: {'; '.join(wrong)}: read it with the kinds that the model expects")
+    return replace(table, features=values, columns=tuple(columns))
 
 
-def check_trainable(table: Table, *, keep_constant: bool = False) -> None:
-    """Raise `InputError` when nothing can be learnt from the table.
+def _together(one: Column, other: Column) -> Column:
+    """A column with the levels and gaps of both."""
+    new = tuple(level for level in other.levels if level not in one.levels)
+    return replace(one, levels=one.levels + new, gaps=one.gaps or other.gaps)
 
-    It needs two rows and a feature. A constant column tells observations apart in no way and is most often a
-    mistake, so it is refused unless `keep_constant` is set or the table is a published data set.
-    """
+
+def _recoded(table: Table, columns: Sequence[Column]) -> np.ndarray:
+    """Features with the codes of these columns, which have more levels."""
+    values = table.features
+    for place, (before, after) in enumerate(zip(table.columns, columns, strict=True)):
+        if before.levels != after.levels[: len(before.levels)]:
+            values = values.copy() if values is table.features else values
+            rank = {level: code for code, level in enumerate(after.levels)}
+            codes = np.array([*(rank[level] for level in before.levels), np.nan])
+            values[:, place] = codes[np.nan_to_num(values[:, place], nan=-1).astype(np.int64)]
+    return values
+
+
+def check_trainable(table: Table) -> None:
+    """Raise `InputError` when nothing can be learnt from the table: it needs two rows and a feature."""
     if table.n_features < 1:
         raise InputError(f"{table.source} has no feature left to train on: leave out fewer columns")
     if len(table) < 2:
         raise InputError(f"{table.source} has {plural(len(table), 'row')}, and training needs at least 2: add data")
-    if keep_constant or table.trusted:
-        return
-    constant = np.flatnonzero(table.features.min(axis=0) == table.features.max(axis=0))
-    if constant.size:
-        names = [table.feature_names[index] for index in constant]
-        raise InputError(
-            f"{table.source} has {plural(len(names), 'column')} with one and the same value in every row, "
-            f"{listed(names)}: leave such columns out with {options('--drop', names)}, "
-            "or keep them with --keep-constant"
-        )
-
-
-def identifier_notes(features: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
-    """A sentence about each column whose values are large whole numbers, hardly two of them the same."""
-    least, most = IDENTIFIERS
-    found = []
-    for place, name in enumerate(names):
-        values = features[:, place]
-        if len(values) < 2 or (values[:1000] % 1).any() or np.abs(values).min() < least:
-            continue
-        if values.max() < most and not (values % 1).any() and len(np.unique(values)) > 0.95 * len(values):
-            found.append(
-                f"column {quoted(name)} looks like an identifier (whole numbers up to {values.max():.3g}, hardly two "
-                f"the same) and is used as a feature: leave it out with {options('--drop', [name])}"
-            )
-    return tuple(found)

@@ -1,104 +1,183 @@
-"""Delimited text, plain or gzipped: header, delimiter, and columns parsed block by block."""
+"""Delimited text, plain or packed: header, delimiter, and columns read in blocks by Arrow."""
 
 from __future__ import annotations
 
+import codecs
 import csv
-import gzip
 import io
 import re
-import warnings
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probssl import memory
-from probssl.data.columns import Columns, generated_names
-from probssl.data.faults import MISSING, Faults
+from probssl.data.columns import ADVICE, Columns, generated_names
+from probssl.data.kinds import MISSING, missing_words
+from probssl.data.parsing import plain_numbers
 from probssl.data.wording import plural, quoted
 from probssl.errors import InputError
 
-_BOOLEANS = {"true": 1.0, "false": 0.0}
-_BLOCK = 1 << 16  # cells held as Python strings at any time
+if TYPE_CHECKING:
+    import pyarrow
 
-LONGEST_LINE = 2**22
-"""Characters: more is not a line of a table that anyone trains on, but may well be a bomb."""
-NUMBER, WORD = 20.0, 80.0
-"""Bytes that a cell takes while a table is read."""
+BLOCK = 1 << 22
+"""Bytes read at a time. A longer line is not one of a table that anyone trains on, but may well be a bomb."""
+SAMPLE = 1 << 20
+"""Bytes that header, delimiter and columns of plain numbers are known by."""
+_LOOKED_AT = 50
+"""Rows that decide on the delimiter."""
 
 
-def open_text(path: Path) -> Columns:
-    """The columns of a CSV or TSV file, `.gz` or not."""
+class _NotPlain(Exception):
+    """A column has cells that are not plain numbers after all."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file of text is written."""
+
+    delimiter: str
+    encoding: str
+    names: tuple[str, ...]
+    named: bool
+    skipped: int
+    """Lines before the first row."""
+
+
+def open_text(path: Path, missing: Collection[str] = (), encoding: str | None = None) -> Columns:
+    """The columns of a CSV or TSV file, `.gz` or `.zst` or not."""
+    with unpacked(path) as stream:
+        sample = stream.read(SAMPLE)
+    form = _form(path, sample, encoding)
+    numeric = _numeric(path, sample, form, missing)
+
+    def read(chosen: Sequence[int], as_text: Collection[int]) -> list[pyarrow.ChunkedArray]:
+        plain = {index for index in chosen if index in numeric and index not in as_text}
+        try:
+            return _read(path, form, chosen, plain, missing)
+        except _NotPlain:  # text after more than the sample of plain numbers
+            return _read(path, form, chosen, set(), missing)
+
+    return Columns(str(path), form.names, read, named=form.named, comma=form.delimiter == ";")
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[pyarrow.NativeFile]:
+    """The bytes of a file, unpacked as they are read; what can go wrong in that becomes one sentence."""
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            yield stream
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read: permission denied") from error
+    except pa.ArrowInvalid:
+        raise
+    except (OSError, EOFError) as error:
+        packed = path.suffix.lower() in (".gz", ".zst")
+        what = f"is not a whole {path.suffix[1:]} file" if packed else "cannot be read"
+        raise InputError(f"{path} {what} ({one_line(error)}): fetch or write it again") from error
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _form(path: Path, sample: bytes, encoding: str | None) -> Form:
+    encoding = _encoding(sample, encoding)
+    text = _decoded(path, sample, encoding)
+    lines = text.splitlines()
+    if not any(line.strip() for line in lines):
+        raise InputError(f"{path} is empty: a table needs a line of column names and a line per row")
     tab = ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]
-    with _stream(path) as stream:
-        first = next((line for line in _lines(stream, path) if line.strip()), None)
-        if first is None:
-            raise InputError(f"{path} is empty: a table needs a line of column names and a line per row")
-        delimiter = "\t" if tab else _sniff(first)
-        stream.seek(0)
-        _, cells = next(_rows(stream, delimiter, path))
-    cells = [cell.strip() for cell in cells]
+    skipped = _comments(lines)
+    rest = "\n".join(lines[skipped:]) if skipped else text
+    if skipped:
+        rest = text.split("\n", skipped)[skipped]
+    delimiter = "\t" if tab else _sniff(rest)
+    first, *rows = _records(rest, delimiter, _LOOKED_AT + 1)
+    cells = [cell.strip() for cell in first[1]]
+    if "\0" in text or (len(cells) == 1 and "<" in cells[0][:1]):
+        raise InputError(f"{path} is not a table of delimited text: save the data as CSV, with one row per line")
     named = not _is_data(cells)
-    blank = frozenset(index for index, cell in enumerate(cells) if not cell) if named else frozenset()
-    if named:
-        names = tuple(cell or f"Unnamed: {index}" for index, cell in enumerate(cells))
-    else:
-        names = generated_names(len(cells))
-
-    def read(chosen: Sequence[int], beside: Sequence[int], faults: Faults) -> tuple[np.ndarray, list[list[str]]]:
-        cost = NUMBER * len(chosen) + WORD * len(beside)
-        with _stream(path) as stream:
-            if named:
-                next(_rows(stream, delimiter, path))
-            found = _read_plain(_lines(stream, path, cost), delimiter, len(names), chosen, beside)
-            if found is not None and all(cell.lower() not in MISSING for cells in found[1] for cell in set(cells)):
-                return found
-        with _stream(path) as stream:
-            rows = _rows(stream, delimiter, path, cost)
-            if named:
-                next(rows)
-            return _read(rows, names, chosen, beside, faults)
-
-    return Columns(str(path), names, read, named=named, unit="line", blank=blank)
+    if not named:
+        return Form(delimiter, encoding, generated_names(len(cells)), False, skipped)
+    cells[0] = cells[0].removeprefix("#").strip()
+    wider = rows and all(len(row) == len(cells) + 1 for _, row in rows)
+    if wider and all(not row[-1] for _, row in rows):
+        cells.append("")  # a delimiter at the end of every row
+    elif wider:
+        cells.insert(0, "")  # names of rows, as R writes them
+    names = tuple(cell or f"Unnamed: {index}" for index, cell in enumerate(cells))
+    return Form(delimiter, encoding, names, True, skipped + first[0])
 
 
-def parse_numbers(cells: Sequence[str], places: Sequence[int], name: str, faults: Faults) -> np.ndarray:
-    """The cells of one column as float64; cells that are not finite numbers are noted in `faults`."""
+def _encoding(sample: bytes, encoding: str | None) -> str:
+    if encoding is None:
+        return "utf-16" if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf8"
     try:
-        values = np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        pass
-    else:  # float() reads 1_000 as a number, which in a table is more likely text
-        if np.isfinite(values).all() and "_" not in "".join(cells):
-            return values
-    values = np.full(len(cells), np.nan)
-    for index, (cell, place) in enumerate(zip(cells, places, strict=True)):
-        word = cell.strip().lower()
-        if word in _BOOLEANS:
-            values[index] = _BOOLEANS[word]
-            faults.add("boolean", name, place, cell)
-            continue
-        number = _number(word)
-        if word in MISSING or word == "none" or (number is not None and np.isnan(number)):
-            faults.add("missing", name, place, cell)
-        elif number is None:
-            faults.add("text", name, place, cell)
-        elif np.isinf(number):
-            faults.add("infinite", name, place, cell)
-        else:
-            values[index] = number
-    return values
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise InputError(f"there is no encoding {encoding!r}: latin-1, cp1252 and utf-16 are some") from None
+    return "utf8" if name in ("utf-8", "utf-8-sig") else encoding
 
 
-def _number(text: str) -> float | None:
+def _decoded(path: Path, sample: bytes, encoding: str) -> str:
     try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
+        text = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf8" else encoding)().decode(sample)
+    except UnicodeDecodeError:
+        raise _other_encoding(path, encoding) from None
+    return text
+
+
+def _other_encoding(path: Path, encoding: str) -> InputError:
+    called = {"utf8": "UTF-8"}.get(encoding, encoding)
+    return InputError(f"{path} is not {called} text: name its encoding, --encoding latin-1 for example")
+
+
+def _comments(lines: Sequence[str]) -> int:
+    """How many lines at the top are comments: they begin with # and are not written like the row that follows."""
+    count = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
+    while (
+        count and count < len(lines) and _marks(lines[count - 1]) == _marks(lines[count]) and any(_marks(lines[count]))
+    ):
+        count -= 1  # the header
+    return count
+
+
+def _marks(line: str) -> list[int]:
+    bare = re.sub(r'"[^"]*"', "", line)
+    return [bare.count(mark) for mark in ",;\t|"]
+
+
+def _records(text: str, delimiter: str, most: int) -> list[tuple[int, list[str]]]:
+    """The first rows that are not blank, with the number of lines to their end; not the last one of a cut text."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=delimiter != "\t")
+    rows = ((reader.line_num, row) for row in reader if len(row) > 1 or (row and row[0].strip()))
+    try:
+        found = list(islice(rows, most + 1))
+    except csv.Error:
+        found = [(1, text.split("\n", 1)[0].split(delimiter))]
+    return found[:most] if len(found) > most or len(text) < SAMPLE // 2 else found[:-1] or found
+
+
+def _sniff(text: str) -> str:
+    """The delimiter that splits the first rows most evenly, and into most; a comma when none does."""
+
+    def quality(delimiter: str) -> tuple[float, int]:
+        widths = [len(row) for _, row in _records(text, delimiter, _LOOKED_AT)]
+        usual = max(set(widths), key=widths.count)
+        return (widths.count(usual) / len(widths) if usual > 1 else 0.0, widths[0])
+
+    return max(",;\t|", key=quality)
 
 
 def _is_data(cells: Sequence[str]) -> bool:
@@ -106,150 +185,107 @@ def _is_data(cells: Sequence[str]) -> bool:
 
     The numbers 0, 1, 2, … in order are names all the same: that is how pandas writes columns that have none.
     """
+    import pyarrow as pa
+
     if len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]:
         return False
-    numbers = [_number(cell) for cell in cells]
-    rest = [cell for cell, number in zip(cells, numbers, strict=True) if number is None]
-    known = any(number is not None and np.isfinite(number) for number in numbers)
-    return known and all(cell and cell.lower() in MISSING for cell in rest)
+    numbers = np.isfinite(plain_numbers(pa.array(cells, pa.string())))
+    rest = [cell for cell, number in zip(cells, numbers, strict=True) if not number]
+    return bool(numbers.any()) and all(cell and cell.lower() in MISSING for cell in rest)
 
 
-def _sniff(line: str) -> str:
-    """The delimiter that occurs most often outside quotation marks; a comma when none does."""
-    bare = re.sub(r'"[^"]*"', "", line)
-    return max(",;\t|", key=bare.count)
+def _numeric(path: Path, sample: bytes, form: Form, missing: Collection[str]) -> frozenset[int]:
+    """Columns whose cells are plain numbers as far as the sample goes, and no codes of digits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-
-@contextmanager
-def _stream(path: Path) -> Iterator[io.TextIOBase]:
-    """The text of the file; whatever can go wrong in reading it becomes one sentence."""
-    try:
-        with _binary(path) as binary:
-            yield io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
-    except UnicodeDecodeError:
-        line = _undecodable_line(path)
-        raise InputError(f"{path}: line {line} is not UTF-8 text: save the file in that encoding") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a whole gzip file ({_one_line(error)}): fetch or write it again") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or _one_line(error)}") from error
-
-
-def _binary(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _undecodable_line(path: Path) -> int:
-    with _binary(path) as binary:
-        for number, line in enumerate(iter(lambda: binary.readline(LONGEST_LINE), b""), 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _lines(stream: io.TextIOBase, path: Path, cost: float = 0.0) -> Iterator[str]:
-    """The lines as they are unpacked, while none is too long and those so far, at `cost` bytes each, fit in memory."""
-    free, number = memory.available(), 0
-    while line := stream.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            raise InputError(
-                f"{path}: line {number:,} has more than {LONGEST_LINE:,} characters: save so many columns as .npy"
-            )
-        if cost * number > free:
-            memory.require(cost * number, f"reading {number:,} lines of {path}", "leave out columns, or split the file")
-        yield line
-
-
-def _rows(stream: io.TextIOBase, delimiter: str, path: Path, cost: float = 0.0) -> Iterator[tuple[int, list[str]]]:
-    """Every row that is not blank, with the number of the line it begins on; `cost` is the memory that one takes."""
-    lines = _lines(stream, path, cost)
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
-    line = 1
-    try:
-        for row in reader:
-            if len(row) > 1 or (row and row[0].strip()):
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(
-            f"{path}: the row that begins on line {line} cannot be split into fields ({_one_line(error)}): "
-            "check its quotation marks"
-        ) from error
-
-
-def _read_plain(
-    stream: Iterable[str], delimiter: str, width: int, chosen: Sequence[int], beside: Sequence[int]
-) -> tuple[np.ndarray, list[list[str]]] | None:
-    """A table of finite numbers without quotation marks, by NumPy's reader in C; None of any other, which needs more
-    care or has a fault to be found."""
-    kinds = ["U1"] * width  # what nobody asks for
-    for indices, kind in ((chosen, "f8"), (beside, "O")):
-        for index in indices:
-            kinds[index] = kind
-
-    def lines() -> Iterator[str]:
-        for line in stream:
-            if '"' in line:
-                raise ValueError
-            yield line
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an empty table is one
-            table = np.loadtxt(
-                lines(), np.dtype([(str(index), kind) for index, kind in enumerate(kinds)]), None, delimiter, ndmin=1
-            )
-    except (ValueError, UserWarning):
-        return None
-    values = np.empty((len(table), len(chosen)))
-    for position, index in enumerate(chosen):
-        values[:, position] = table[str(index)]
-    if not np.isfinite(values).all():
-        return None
-    return values, [[cell.strip() for cell in table[str(index)].tolist()] for index in beside]
+    text = _decoded(path, sample, form.encoding)
+    rows = [row for _, row in _records(text, form.delimiter, 10**9)][form.named :]
+    rows = [row for row in rows if len(row) == len(form.names)]
+    gaps, found = set(missing_words(missing)), []
+    for place, cells in enumerate(zip(*rows, strict=True)):
+        distinct = {cell.strip() for cell in cells}
+        known = [cell for cell in distinct if cell.lower() not in gaps]
+        if not known or not np.isfinite(plain_numbers(pa.array(known, pa.string()))).all():
+            continue
+        lengths = {len(cell.lstrip("+-")) for cell in known}
+        digits = pc.all(pc.match_substring_regex(pa.array(known), r"^[+-]?\d+$")).as_py()
+        if digits and (max(lengths) > 15 or (lengths != {1} and len(lengths) == 1)):
+            continue  # may be codes that begin with zeros
+        found.append(place)
+    return frozenset(found)
 
 
 def _read(
-    rows: Iterator[tuple[int, list[str]]],
-    names: Sequence[str],
-    chosen: Sequence[int],
-    beside: Sequence[int],
-    faults: Faults,
-) -> tuple[np.ndarray, list[list[str]]]:
-    width, count = len(names), 0
-    blocks: list[np.ndarray] = []
-    beside_cells: list[list[str]] = [[] for _ in beside]
-    ragged: list[tuple[int, int]] = []  # line, fields
-    while block := list(islice(rows, max(64, _BLOCK // width))):
-        if any(len(row) != width for _, row in block):
-            ragged += [(line, len(row)) for line, row in block if len(row) != width]
-            block = [(line, row) for line, row in block if len(row) == width]
-        if ragged or not block:
-            continue  # the file is refused; go on only to count
-        lines = [line for line, _ in block]
-        columns = list(zip(*(row for _, row in block), strict=True))
-        values = np.empty((len(block), len(chosen)))
-        for position, index in enumerate(chosen):
-            values[:, position] = parse_numbers(columns[index], lines, names[index], faults)
-        for cells, index in zip(beside_cells, beside, strict=True):
-            faults.note_missing(columns[index], lines, names[index])
-            cells += [cell.strip() for cell in columns[index]]
-        blocks.append(values)
-        count += len(block)
+    path: Path, form: Form, chosen: Sequence[int], plain: set[int], missing: Collection[str]
+) -> list[pyarrow.ChunkedArray]:
+    """Columns as Arrow has them: plain ones as float64, others as texts."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow
+
+    ragged: list[Any] = []
+
+    def handle(row: Any) -> str:
+        if row.actual_columns > 1 or row.text.strip():
+            ragged.append((row.actual_columns, row.text) if not ragged else None)
+        return "skip"
+
+    width = len(form.names)
+    words = {spelt(word) for word in missing_words(missing) for spelt in (str, str.upper, str.title, str.capitalize)}
+    words |= {*missing, "NaN", "<NA>"}
+    types = {str(index): pa.float64() if index in plain else pa.dictionary(pa.int32(), pa.string()) for index in chosen}
+    wanted = list(dict.fromkeys(map(str, chosen)))
+    batches: list[Any] = []
+    try:
+        with unpacked(path) as stream:
+            reader = arrow.open_csv(
+                stream,
+                arrow.ReadOptions(
+                    column_names=[str(index) for index in range(width)],
+                    skip_rows=form.skipped,
+                    block_size=BLOCK,
+                    encoding=form.encoding,
+                ),
+                arrow.ParseOptions(delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=handle),
+                arrow.ConvertOptions(
+                    include_columns=wanted, column_types=types, null_values=sorted(words), strings_can_be_null=False
+                ),
+            )
+            size = 0
+            for batch in reader:
+                batches.append(batch)
+                size += batch.nbytes
+                memory.require(2.0 * size, f"reading {path}", ADVICE) if size > BLOCK else None
+    except pa.ArrowInvalid as error:
+        text = str(error)
+        if "UTF8" in text or "codec can't decode" in text:
+            raise _other_encoding(path, form.encoding) from None
+        if "conversion error" in text and plain:
+            raise _NotPlain from None
+        if "straddling" in text:
+            raise InputError(
+                f"{path}: a line has more than {BLOCK:,} bytes, or a quotation mark is not closed: check its quotation "
+                "marks, or save so many columns as Parquet"
+            ) from None
+        if "Empty CSV" in text:
+            batches = []
+        else:
+            raise InputError(f"{path} cannot be split into rows ({one_line(error)}): check how it is written") from None
+    except UnicodeDecodeError:
+        raise _other_encoding(path, form.encoding) from None
     if ragged:
-        line, fields = ragged[0]
-        raise InputError(
-            f"{faults.where}: line {line} has {plural(fields, 'field')} where the first line has {width:,} "
-            f"({plural(len(ragged), 'such line')} in all): mend or remove it, and quote fields that hold a delimiter"
-        )
-    if not count:
-        raise InputError(f"{faults.where} has column names ({quoted(names[0])}, …) but no rows: add some data")
-    faults.settle_booleans(count)
-    return np.concatenate(blocks), beside_cells
+        raise _ragged(path, form, ragged)
+    if not sum(map(len, batches)):
+        raise InputError(f"{path} has column names ({quoted(form.names[0])}, …) but no rows: add some data")
+    table = pa.Table.from_batches(batches)
+    return [table.column(str(index)) for index in chosen]
+
+
+def _ragged(path: Path, form: Form, rows: Sequence[Any]) -> InputError:
+    """What to say of rows that have too few or too many fields."""
+    fields, text = rows[0]
+    return InputError(
+        f"{path}: {plural(len(rows), 'row')} {'has' if len(rows) == 1 else 'have'} too few or too many fields for "
+        f"{plural(len(form.names), 'column')}, the first {plural(fields, 'field')} ({quoted(text)}): mend or remove "
+        "such rows, and quote fields that hold a delimiter"
+    )

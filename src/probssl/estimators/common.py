@@ -97,8 +97,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Rows of a table as scikit-learn checks them, or images, in their own precision."""
         columns: tuple[Any, ...] = ()
         if _readable(X):
-            known = None if reset else getattr(self, "feature_names_in_", None)
-            data = load(X, features=None if known is None else tuple(known))
+            data = load(X, layout=None if reset else self.model_.layout)
             X, columns = data.batch(data.rows()).numpy(), data.layout.columns
         if self._of_images and getattr(X, "ndim", 0) == 4:
             return ImageSet("array", self._images(np.asarray(X), reset, least))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +26,9 @@ from probssl.data import (
     Table,
     check_images,
     images_of,
+    in_layout,
     is_dataset,
     load,
-    select_features,
 )
 from probssl.encoders import WithHead, as_floats, encode
 from probssl.errors import CheckpointError, InputError
@@ -183,11 +184,16 @@ class Model:
         """The inverse of `inputs`: rows in the units of the data (`preparation.restored`); images as they are."""
         return x.numpy() if self.preparation is None else self.preparation.inverse(x.double().numpy())
 
+    @property
+    def layout(self) -> Layout | None:
+        """The columns that it takes, as a source has them; None of images."""
+        return None if self.preparation is None else self.preparation.raw
+
     def read(
         self,
         source: Data,
         *,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         ids: str | None = None,
         corrupt: Corrupt = "refuse",
         progress: Progress | None = None,
@@ -199,8 +205,7 @@ class Model:
         if not self.of_images:
             if corrupt != "refuse":
                 raise InputError(f"{_written(source)} is read as a table: corrupt is for images")
-            names = self.feature_names or None
-            return load(source, label=label, ids=ids, features=names, seed=seed, progress=progress)
+            return load(source, label=label, ids=ids, layout=self.layout, seed=seed, progress=progress)
         if isinstance(source, (str, os.PathLike)) and images_of(source) is not None:
             of_one_size = isinstance(source, str) and source in IMAGES and IMAGES[source].size is None
             size = None if of_one_size else (shape[1], shape[2])
@@ -213,8 +218,8 @@ class Model:
     def observe(self, data: Data, part: Part = "all") -> Observations:
         """Data as the encoder takes it: all rows, or those for training or for the test."""
         found = self.read(data)
-        if isinstance(found, Table) and self.feature_names:
-            found = select_features(found, self.feature_names)
+        if isinstance(found, Table) and self.layout is not None:
+            found = in_layout(found, self.layout)
         if (found.layout.kind == "images") != self.of_images:
             kinds = ("images", "a table") if self.of_images else ("tables", "a set of images")
             raise InputError(f"the model is of {kinds[0]}, and {found.source} is {kinds[1]}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import shlex
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from probssl.metrics.outliers import Detection
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
+    from probssl.data.describing import Described
     from probssl.metrics.deaugment import DeaugmentationResult
     from probssl.parts.describe import Description
     from probssl.runs.doctor import Diagnosis
@@ -372,6 +375,50 @@ def show_data(sets: Sequence[DataSet], directory: Path) -> None:
     console = terminal()
     console.print(table)
     console.print(f"data directory: {escape(str(directory))}", style="dim", highlight=False, soft_wrap=True)
+
+
+MANY_COLUMNS = 40
+"""Columns from which on those in a row that are alike are shown as one."""
+
+
+def show_columns(source: str, rows: int, columns: Sequence[Described]) -> None:
+    """What the columns of a table hold, and what is done with them; each note on a line of its own."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    names = max((len(column.name) for column in columns), default=0)
+    table.add_column("column", overflow="ellipsis", no_wrap=True, min_width=min(names, 24), max_width=24)
+    for title in ("kind", "use"):
+        table.add_column(title, no_wrap=True, min_width=8)
+    table.add_column("gaps", justify="right", no_wrap=True, min_width=6)
+    table.add_column("values", overflow="ellipsis", no_wrap=True)
+    for shown in _abbreviated(columns):
+        if isinstance(shown, int):
+            table.add_row(Text(f"… {shown:,} more", style="dim"))
+            continue
+        values = ", ".join(textwrap.shorten(example, 24, placeholder="…") for example in shown.examples)
+        if shown.range is not None:
+            values = " … ".join(shown.range)
+        if shown.levels is not None:
+            values = f"{shown.levels:,}: {values}{', …' if shown.levels > len(shown.examples) else ''}"
+        table.add_row(Text(shown.name), shown.kind, shown.use, f"{shown.gaps:,}" if shown.gaps else "", Text(values))
+    kinds = Counter(column.kind for column in columns)
+    said = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    say(f"{source}: {rows:,} rows, {len(columns):,} columns ({said})")
+    terminal().print(table)
+    for column in columns:
+        for note in column.notes:
+            say(f"{column.name}: {note}")
+
+
+def _abbreviated(columns: Sequence[Described]) -> list[Described | int]:
+    """The columns, or how many are left off, of many alike in a row in a wide table."""
+    shown: list[Described | int] = []
+    for (*_, noted), group in itertools.groupby(columns, lambda one: (one.kind, one.use, bool(one.notes))):
+        alike = list(group)
+        if len(columns) <= MANY_COLUMNS or noted or len(alike) <= 4:
+            shown += alike
+        else:
+            shown += [*alike[:2], len(alike) - 3, alike[-1]]
+    return shown
 
 
 def show_studies(catalogue: list[dict[str, Any]]) -> None:

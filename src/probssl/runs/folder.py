@@ -45,12 +45,16 @@ class Source:
     """Where a run's rows come from, so that the run can be resumed and evaluated again."""
 
     data: str
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of columns of which a person says what they are."""
+    missing: tuple[str, ...] = ()
+    """Words that stand for a gap, besides the usual ones."""
+    encoding: str | None = None
     ids: str | None = None
     test: float | str | None = None
     """A share of the rows, a column or a file: what training never sees. None where the data says so itself."""
-    keep_constant: bool = False
     size: tuple[int, int] | None = None
     """To which images are resized."""
     corrupt: Corrupt = "refuse"
@@ -68,8 +72,7 @@ class Source:
         """The data, its test rows set aside."""
         found = load(
             self.data,
-            label=self.label,
-            drop=self.drop,
+            **self.columns,
             ids=self.ids,
             size=self.size,
             corrupt=self.corrupt,
@@ -79,6 +82,11 @@ class Source:
             **changes,
         )
         return self._with_test_rows(found)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """How the columns of a table are read."""
+        return {name: getattr(self, name) for name in ("label", "drop", "kinds", "missing", "encoding")}
 
     def divided(self, data: Dataset) -> Dataset:
         """Data that was handed in, the same test rows set aside."""
@@ -203,7 +211,7 @@ class Run:
         if self.source.data in OBJECTS:
             raise InputError(f"{self.folder} was trained on an object in memory ({self.source.data}): hand it in again")
         try:
-            return self.source.read(features=None if self.model.of_images else self.model.feature_names or None)
+            return self.source.read(layout=self.model.layout)
         except InputError as error:
             if "there is no file" in str(error):
                 raise InputError(f"{error}; if it has moved, say where it is with --data") from error
@@ -218,8 +226,7 @@ class Run:
         elif is_dataset(data):
             found = moved.divided(data)
         else:
-            columns: dict[str, Any] = {} if is_dataset(data) else {"label": self.source.label, "drop": self.source.drop}
-            found = moved.divided(load(data, **columns))
+            found = moved.divided(load(data, **self.source.columns))
         if self.source.fingerprint not in (None, found.fingerprint):
             raise CheckpointError(f"{found.source} is not the data that the run in {self.folder} was trained on")
         if path is not None and moved != self.source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,15 @@ LEAST_ROWS = 2
 class Reading:
     """How a person asks for data to be read; the data says the rest, or the run that is resumed."""
 
-    label: str | None = None
+    label: str | Sequence[str] | None = None
     drop: str | Sequence[str] = ()
+    kinds: Mapping[str, str] | None = None
+    missing: str | Sequence[str] = ()
+    encoding: str | None = None
     ids: str | None = None
     test: Any = None
     size: int | tuple[int, int] | None = None
     corrupt: Corrupt = "refuse"
-    keep_constant: bool = False
 
     def first(self, data: Any, seed: int, base: Run | None, announce: Announcer) -> tuple[Dataset, Source]:
         """The data of a new run, its test rows set aside, and how to find both again."""
@@ -40,29 +42,31 @@ class Reading:
             raise InputError("give DATA to train on: a file or a name, for example sklearn:digits")
         named = isinstance(data, (str, os.PathLike))
         options: dict[str, Any] = {
-            "label": self.label,
-            "drop": ((self.drop,) if self.drop else ()) if isinstance(self.drop, str) else tuple(self.drop),
+            "label": self.label if self.label is None or isinstance(self.label, str) else tuple(self.label),
+            "drop": _several(self.drop),
+            "kinds": dict(self.kinds or {}),
+            "missing": _several(self.missing),
+            "encoding": self.encoding,
             "ids": self.ids,
             "size": (self.size, self.size) if isinstance(self.size, int) else self.size,
             "corrupt": self.corrupt,
         }
-        features = base.model.feature_names or None if base is not None else None
+        layout = None if base is None else base.model.layout
         said = self.test is None or isinstance(self.test, (str, os.PathLike, int, float)) or is_dataset(self.test)
         test = self.test if said else load(self.test, **options)
 
         def read() -> Dataset:
             with announce.reading(os.fspath(data) if named else "object") as bytes_read:
-                return load(data, **options, features=features, test=test, seed=seed % 2**32, progress=bytes_read)
+                return load(data, **options, layout=layout, test=test, seed=seed % 2**32, progress=bytes_read)
 
         dataset = processes.first_then_others(read)
         if isinstance(dataset, Table):
-            check_trainable(dataset, keep_constant=self.keep_constant)
+            check_trainable(dataset)
         divided, test = _divided(dataset, test, seed)
         source = Source(
             from_anywhere(data, dataset),
-            **{**options, "label": dataset.label_name if is_dataset(data) else self.label},
+            **{**options, "label": dataset.label_name if is_dataset(data) else options["label"]},
             test=test,
-            keep_constant=self.keep_constant,
             seed=seed,
             fingerprint=divided.fingerprint,
         )
@@ -72,8 +76,8 @@ class Reading:
         """The data of a run that is resumed; `data` is where it is now, if it was moved or is an object."""
         for field in dataclasses.fields(self):
             asked, stored = getattr(self, field.name), getattr(before.source, field.name)
-            if asked != field.default and str(_plainly(asked)) != str(_plainly(stored)):
-                option = f"--{field.name.replace('_', '-')}"
+            if (asked or None) != (field.default or None) and str(_plainly(asked)) != str(_plainly(stored)):
+                option = f"--{field.name.removesuffix('s') if field.name == 'kinds' else field.name}"
                 was = f"with {option} {_plainly(stored)}" if stored else f"without {option}"
                 raise InputError(f"the run in {before.folder} was started {was}, and --resume cannot change it")
         place = absolute(data) if isinstance(data, (str, os.PathLike)) else data
@@ -108,8 +112,14 @@ def _divided(dataset: Dataset, test: Any, seed: int) -> tuple[Dataset, float | s
     return divided, absolute(str(kept))
 
 
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return ((names,) if names else ()) if isinstance(names, str) else tuple(names)
+
+
 def _plainly(value: Any) -> Any:
     """A way of reading data as the command line writes it."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={kind}" for name, kind in value.items()]
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return absolute(value) if isinstance(value, str) and Path(value).exists() else value

@@ -51,13 +51,15 @@ def fit(
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     recipe: Recipe | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     drop: str | Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    missing: str | Sequence[str] = (),
+    encoding: str | None = None,
     ids: str | None = None,
     test: Any = None,
     size: int | tuple[int, int] | None = None,
     corrupt: Corrupt = "refuse",
-    keep_constant: bool = False,
     weights: str | os.PathLike[str] | None = None,
     start_from: str | os.PathLike[str] | Run | None = None,
     out: str | os.PathLike[str] | Callable[[str], Path] | None = None,
@@ -77,10 +79,10 @@ def fit(
     dim, steps, batch_size, lr, seed: the settings that most people change; all others by their path in `settings`:
         `{"objective.candidates": "two-view", "plan.warmup": 0}`.
     recipe: choices to begin from; those above come on top.
-    label, drop, ids, size, corrupt: how the data is read, as for `probssl.load`. Labels are only used to evaluate.
+    label, drop, kinds, missing, encoding, ids, size, corrupt: how the data is read, as for `probssl.load`. Labels are
+        only used to evaluate.
     test: rows that neither encoder nor scaling sees, on which metrics are computed: a share (a fifth unless given, or
         the test half of a set that has one), a column, a file or a data set; 0 trains on all rows.
-    keep_constant: accept columns that never vary.
     weights: a safetensors file with weights for the encoder, in place of random ones. `plan.freeze` keeps layers fixed.
     start_from: a run whose weights, scaling and choices training begins with.
     out: the run's folder, or a function that makes one of a name; a temporary one unless given. With `resume`, training
@@ -113,7 +115,7 @@ def fit(
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
     test = test.item() if isinstance(test, np.generic) else test
-    reading = Reading(label, drop, ids, test, size, corrupt, keep_constant)
+    reading = Reading(label, drop, kinds, missing, encoding, ids, test, size, corrupt)
     announce = Announcer(progress)
     with processes.launched(device):
         if before is not None:
