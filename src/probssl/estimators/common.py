@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from probssl.data import ImageSet, Preparation, Rows, Table, check_images, is_dataset, load
 from probssl.data.columns import generated_names
+from probssl.data.wording import listed
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss
@@ -62,6 +63,9 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     _of_images: ClassVar[bool] = False
     """Whether X may be images as well as a table."""
 
+    _of_mixed: ClassVar[bool] = False
+    """Whether a table may hold categories, dates, texts and gaps beside numbers."""
+
     _advice: ClassVar[str] = "a lower lr"
     """What to try after a collapse."""
 
@@ -85,6 +89,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.allow_nan = self._of_mixed
         return tags
 
     @property
@@ -107,7 +112,13 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             if columns:  # which were chosen by their names already
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             kind = {"dtype": [np.float64, np.float32], "order": "C"}  # the order in memory decides how sums round
-            rows = validate_data(self, X, reset=reset, ensure_min_samples=least, **kind)
+            finite = "allow-nan" if self._of_mixed else True
+            rows = validate_data(self, X, reset=reset, ensure_min_samples=least, ensure_all_finite=finite, **kind)
+        if not self._of_mixed and any(column.coded for column in columns):
+            words = listed([column.name for column in columns if column.coded])
+            raise InputError(
+                f"{type(self).__name__} is of numbers, and {words} are not: leave them out, or encode them"
+            )
         names = tuple(column.name for column in columns)
         if reset and names != generated_names(len(names)):
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -243,8 +254,15 @@ def information(encoder: nn.Module, energy: Energy, x: Tensor, augmented: Tensor
 
 
 def _readable(X: Any) -> bool:
-    """Whether it is a data set of ours, or the name or file of one."""
-    return isinstance(X, (str, os.PathLike)) or is_dataset(X)
+    """Whether it is a data set of ours, the name or file of one, or a frame of more than numbers."""
+    if isinstance(X, (str, os.PathLike)) or is_dataset(X):
+        return True
+    import narwhals as nw
+
+    frame = nw.from_native(X, pass_through=True, eager_only=True)
+    if not isinstance(frame, nw.DataFrame):
+        return False
+    return not all(kind.is_numeric() or kind == nw.Boolean for kind in frame.schema.values())
 
 
 def precision_of(x: Tensor) -> torch.dtype:

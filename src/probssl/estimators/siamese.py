@@ -46,6 +46,7 @@ class SiameseEncoder(RowEstimator):
     """
 
     _of_images = True
+    _of_mixed = True
     _advice = "a lower lr, a weaker augmentation, fewer dimensions, or another objective or energy"
 
     def __init__(

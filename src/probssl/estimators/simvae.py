@@ -52,6 +52,7 @@ class SimVAEEncoder(RowEstimator):
     """
 
     _of_images = True
+    _of_mixed = True
     _fitted = "mixture_"
     _advice = "a smaller likelihood_variance, a lower lr or a weaker augmentation"
     objective_: GenerativeObjective

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from probssl.layout import Column, Kind, Layout, plain_columns
@@ -59,6 +59,11 @@ class Facts:
     def relation(self) -> str | None:
         """How the data itself says which observations belong together, where it does: "world:sphere10"."""
         return f"world:{self.name}" if self.kind == "world" else None
+
+    def with_gaps(self) -> Facts:
+        """The same of a table in which any column may have gaps."""
+        columns = self.columns or tuple(Column(f"x{place}") for place in range(self.features))
+        return replace(self, columns=tuple(replace(column, gaps=True) for column in columns))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -220,6 +220,8 @@ def resolve(recipe: Recipe, facts: Facts, *, own: bool = False) -> Resolved:
     objective = _objective(recipe, facts, made)
     beside = _entry("objective", made["objective"], own).beside if "objective" in made else {}
     pairing = _pairing(recipe, objective, facts, made)
+    if pairing is not None and pairing.masks:
+        facts = facts.with_gaps()
     encoder = _part("encoder", recipe.encoder, defaults.encoder(objective, facts), made, _sizes(objective, facts))
     head = _part("head", recipe.head or beside.get("head"), None, made)
     for slot, network in (("encoder", encoder), ("head", head)):
