@@ -79,13 +79,18 @@ class Layout:
     @property
     def width(self) -> int:
         """How many numbers a row is with an indicator for every level and every gap."""
-        return sum((len(column.levels) or 1) + column.gaps for column in self.columns) or math.prod(self.shape)
+        return sum(len(column.levels) or 1 for column in self.columns) + len(self.gaps) or math.prod(self.shape)
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Places of columns that go together, which follow each other; most columns are alone."""
         keyed = itertools.groupby(range(len(self.columns)), lambda place: self.columns[place].part_of or place)
         return tuple(tuple(places) for _, places in keyed)
+
+    @property
+    def gaps(self) -> tuple[tuple[int, ...], ...]:
+        """The groups that may be missing, each as a whole."""
+        return tuple(places for places in self.groups if any(self.columns[place].gaps for place in places))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -1,4 +1,4 @@
-"""What is done with a run that is a density or has a decoder: `probssl sample`, `probssl ood`."""
+"""What is done with a run that is a density or has a decoder: `probssl sample`, `probssl impute`, `probssl ood`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from probssl.cli.app import Json, Quiet, RunFolder, app, command, load_for, open_run, print_json
+from probssl.cli.app import Data, Json, Quiet, RunFolder, app, command, load_for, open_run, print_json
 from probssl.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,6 +95,51 @@ def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str]
         images = np.rint(rows[np.argsort(groups, kind="stable")] * 255).astype(np.uint8)
         with atomic_path(out) as temporary:
             temporary.write_bytes(tiles.png_bytes(tiles.grid(images)))
+
+
+@app.command(epilog="Example: probssl impute runs/customers-vae-euclidean customers.csv --out whole.csv")
+@command
+def impute(
+    run: RunFolder,
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV, TSV or Parquet file to write")],
+    draws: Annotated[
+        int, typer.Option("--draws", metavar="K", help="Draws for each gap; with 1 they are written as they are")
+    ] = 20,
+    ids: Annotated[
+        str | None,
+        typer.Option("--ids", metavar="COL", help="Column that names the rows (default: that of the run, if there)"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the draws")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Fill the gaps of DATA by what a run with a decoder makes of the rest of each row.
+
+    A number becomes the mean of its draws, a level the most frequent one; columns after the others say how sure that
+    is: the standard deviation of the draws, or the share of this level. Columns that the run does not use are left out.
+    """
+    import numpy as np
+
+    from probssl.data.writing import ID, WRITABLE, check_writable, write
+    from probssl.model.imputing import impute as fill
+    from probssl.report import console
+
+    check_writable(out, overwrite, WRITABLE[1:])
+    opened = open_run(run)
+    usual = opened.source.ids
+    found = load_for(opened.model, data, None, quiet or as_json, ids=ids, usual_ids=usual)
+    with console.status("filling gaps", quiet or as_json):
+        whole = fill(opened.model, found, draws=draws, seed=seed)
+        columns, values = whole.with_spread() if draws > 1 else (whole.columns, whole.values)
+        write(out, values, columns, ids=whole.ids, called=ids or usual or ID)
+    filled = int((~np.isnan(whole.spread)).sum())
+    if as_json:
+        print_json({"out": str(out), "rows": len(values), "filled": filled})
+    elif not quiet:
+        gaps = f"{filled:,} gap{'s' * (filled != 1)} filled"
+        console.say(f"{len(values):,} row{'s' * (len(values) != 1)}, {gaps}   {out}")
 
 
 @app.command(epilog="Example: probssl ood runs/seen-gedi-euclidean --inside seen.csv --outside other.csv")

@@ -3,6 +3,7 @@
 from probssl.encoders.conv import ConvEncoder
 from probssl.encoders.coupling import rows_meet, sees_batch
 from probssl.encoders.decoders import ConvDecoder, Decoder, MirrorDecoder, MLPDecoder, ResidualDecoder
+from probssl.encoders.expansion import Expansion, Indicators
 from probssl.encoders.heads import ProjectionHead, Prototypes
 from probssl.encoders.latents import Centring, LatentEncoder, OnSphere, Whitening
 from probssl.encoders.mlp import (
@@ -10,7 +11,6 @@ from probssl.encoders.mlp import (
     MLP,
     Branches,
     Encoder,
-    Expansion,
     Predictor,
     WithHead,
     as_floats,
@@ -32,6 +32,7 @@ __all__ = [
     "Decoder",
     "Encoder",
     "Expansion",
+    "Indicators",
     "LatentEncoder",
     "MLPDecoder",
     "MirrorDecoder",

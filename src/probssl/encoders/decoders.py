@@ -25,14 +25,16 @@ class MLPDecoder(Decoder, nn.Sequential):
     Settings:
         hidden: widths of the hidden layers.
         he: whether weights start with variance 2/inputs and no bias.
+        linear: whether a linear map of the latents is added to the output.
     """
 
-    def __init__(self, hidden: Sequence[int] = (128,), *, he: bool = False) -> None:
+    def __init__(self, hidden: Sequence[int] = (128,), *, he: bool = False, linear: bool = False) -> None:
         super().__init__()
-        self.hidden, self.he = tuple(hidden), he
+        self.hidden, self.he, self.linear = tuple(hidden), he, linear
 
     def build(self, context: Context) -> None:
-        self.append(MLP.of([context.need("dim"), *self.hidden, math.prod(context.need("shape"))], he=self.he))
+        sizes = [context.need("dim"), *self.hidden, math.prod(context.need("shape"))]
+        self.append(MLP.of(sizes, he=self.he, linear=self.linear))
 
 
 class ConvDecoder(Decoder, nn.Sequential):
@@ -154,7 +156,8 @@ class MirrorDecoder(Decoder):
         elif any(isinstance(part, nn.Conv2d) for part in encoder.modules()) and len(context.need("shape")) == 3:
             made = ResidualDecoder()
         else:
-            made = MLPDecoder(perceptrons[0].sizes[-2:0:-1] if perceptrons else ())
+            mirrored = perceptrons[0] if perceptrons else None
+            made = MLPDecoder(mirrored.sizes[-2:0:-1], linear=bool(mirrored.linear)) if mirrored else MLPDecoder(())
         self.network = made.bind(context)
         if self.he:
             he_weights(self.network)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from probssl.encoders.expansion import expansion
 from probssl.encoders.mlp import MLP, Encoder
 from probssl.errors import InputError
 from probssl.parts.part import Context
@@ -104,9 +105,14 @@ class LatentEncoder(Encoder, nn.Sequential):
 
     def build(self, context: Context) -> None:
         (features,) = context.need("shape")
+        sample = context.sample
+        for first in expansion(context.layout):
+            assert context.layout is not None
+            features, sample = context.layout.width, None if sample is None else first(sample)
+            self.append(first)
         self.dim = context.need("dim") if self.dim is None else self.dim
         hidden = (10 * features,) * 3 if self.hidden is None else self.hidden
-        self.append(Whitening(features if context.sample is None else context.sample))
+        self.append(Whitening(features if sample is None else sample))
         self.append(MLP.of([features, *hidden, self.dim], slope=self.slope))
         if self.sphere:
             self.append(Centring(self.dim))

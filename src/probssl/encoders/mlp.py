@@ -6,17 +6,21 @@ import functools
 import itertools
 import math
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from probssl.encoders.expansion import expansion
 from probssl.errors import InputError
 from probssl.parts.part import Context, Part
 
 GLOBAL_RANDOM_STATE = threading.RLock()
 """Held while torch's random state, which all threads of a process share, is borrowed."""
+
+LEAST_PCA_ROWS, PCA_NUMBERS = 1_000, 2**24
+"""Rows that principal components are found from: as many as hold so many numbers, but not fewer than these."""
 
 AT_ONCE, IMAGES_AT_ONCE = 8192, 512
 """Rows, and images, that are encoded together."""
@@ -42,22 +46,10 @@ class Branches(nn.ModuleList):
         return functools.reduce(torch.add, [branch(x) for branch in self])
 
 
-class Expansion(nn.Module):
-    """A fixed map of observations, row by row and without parameters, which comes first in a network: of the code of
-    a level to indicators, say.
-
-    Encoders that train as one stack share the expansion of the first.
-    """
-
-    def stack_key(self) -> Hashable:
-        """Expansions with equal keys compute the same: class, settings and what was learnt from the data."""
-        raise NotImplementedError
-
-
 class MLP(Encoder, nn.Sequential):
     """W_L σ(… σ(W₁x + b₁) …) + b_L with ReLU between the layers (Siamese-EBM Eq. 38 is `MLP((2 * d,))`).
 
-    Observations of several dimensions (images) are flattened first.
+    Observations of several dimensions (images) are flattened first, mixed rows of a table become `Indicators`.
 
     Settings:
         hidden: widths of the hidden layers; none for a linear map, one of twice the features unless given.
@@ -66,7 +58,8 @@ class MLP(Encoder, nn.Sequential):
         batch_norm: whether hidden layers are normalised by the statistics of their batch while training.
         track_running_stats: whether averages of these are kept for evaluation; else it uses its own batch too.
         he: whether weights start with variance 2/inputs and no bias, which deep networks need (see `he_weights`).
-        linear: whether a linear map of the input is added to the output, beside the hidden layers.
+        linear: whether a linear map of the input is added to the output, beside the hidden layers; with "pca" it begins
+            at the principal components of the data and the hidden layers at 0, so that training starts from PCA.
     """
 
     def __init__(
@@ -79,7 +72,7 @@ class MLP(Encoder, nn.Sequential):
         batch_norm: bool = False,
         track_running_stats: bool = True,
         he: bool = False,
-        linear: bool = False,
+        linear: bool | Literal["pca"] = False,
     ) -> None:
         super().__init__()
         if min([*(hidden or ()), 1 if dim is None else dim]) < 1:
@@ -101,12 +94,14 @@ class MLP(Encoder, nn.Sequential):
 
     def build(self, context: Context) -> None:
         shape = context.need("shape")
-        features = math.prod(shape)
+        first = expansion(context.layout)
+        features = context.layout.width if context.layout and first else math.prod(shape)
         hidden = (2 * features,) if self.hidden is None else self.hidden
         self.dim = context.need("dim") if self.dim is None else self.dim
         self.sizes = (features, *hidden, int(self.dim))
         if len(shape) > 1:
             self.append(nn.Flatten())
+        self.extend(first)
         layers = nn.Sequential() if self.linear else self
         for fan_in, fan_out in itertools.pairwise(self.sizes[:-1]):
             layers.append(nn.Linear(fan_in, fan_out, bias=self.bias))
@@ -115,9 +110,30 @@ class MLP(Encoder, nn.Sequential):
             layers.append(nn.LeakyReLU(self.slope) if self.slope else nn.ReLU())
         layers.append(nn.Linear(self.sizes[-2], self.sizes[-1], bias=self.bias))
         if self.linear:
-            self.append(Branches([nn.Linear(features, self.sizes[-1], bias=False), layers]))
+            path = nn.Linear(features, self.sizes[-1], bias=False)
+            before = nn.Sequential(*self)
+            self.append(Branches([path, layers]))
         if self.he:
             he_weights(self)
+        if self.linear == "pca" and context.sample is not None:
+            _begin_at_pca(path, layers[-1], before(context.sample))
+
+
+@torch.no_grad()
+def _begin_at_pca(path: nn.Linear, last: nn.Module, x: Tensor) -> None:
+    """Make path(x) + last(…) the principal components of x, as a whole of variance 1 in the mean.
+
+    Rows of `path` beyond the rank of x keep their weights: all dimensions take part in training.
+    """
+    x = x[: max(LEAST_PCA_ROWS, PCA_NUMBERS // x.shape[1])].to(path.weight)
+    mean = x.mean(0)
+    _, sizes, axes = torch.pca_lowrank(x, min(path.out_features + 8, *x.shape), niter=4)
+    rank = int((sizes[: path.out_features] > 1e-5 * sizes[0]).sum())
+    path.weight[:rank] = axes[:, :rank].T * math.sqrt(len(x) * rank) / sizes[:rank].norm().clamp_min(1e-12)
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    if last.bias is not None:
+        last.bias.copy_(-path.weight @ mean)
 
 
 class Predictor(nn.Module):

@@ -47,7 +47,7 @@ def posteriors(objective: GenerativeObjective, encoder: nn.Module, x: Tensor) ->
 @torch.no_grad()
 def decoded(objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...]) -> Tensor:
     """E[x | z] of latents [n, dim]: [n, *shape]."""
-    return objective.likelihood.mean(_parameters(objective, z, shape))
+    return objective.likelihood.mean(_parameters(objective, z)).view(len(z), *shape)
 
 
 @torch.no_grad()
@@ -55,17 +55,17 @@ def observed_at(
     objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...], generator: torch.Generator
 ) -> Tensor:
     """New observations of latents [n, dim]: rows x ~ p(x | z), images E[x | z], which noise would only make grainy."""
-    parameters = _parameters(objective, z, shape)
+    parameters = _parameters(objective, z)
     if len(shape) > 1:
-        return objective.likelihood.mean(parameters)
+        return objective.likelihood.mean(parameters).view(len(z), *shape)
     return objective.likelihood.sample(parameters, generator)
 
 
-def _parameters(objective: GenerativeObjective, z: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """What the decoder says of p(x | z), part by part: [n, *shape]."""
+def _parameters(objective: GenerativeObjective, z: Tensor) -> Tensor:
+    """What the decoder says of p(x | z), part by part: [n, ...]."""
     objective.eval()
     weight = next(objective.decoder.parameters())
-    return torch.cat([objective.decoder(rows.to(weight)).view(len(rows), *shape) for rows in z.split(AT_ONCE)])
+    return torch.cat([objective.decoder(rows.to(weight)) for rows in z.split(AT_ONCE)])
 
 
 def latent_prior(

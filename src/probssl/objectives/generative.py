@@ -1,9 +1,10 @@
 """Latent-variable models of related observations, fitted by a bound of their likelihood   (SimVAE).
 
-A decoder gives p(x | z), and an encoder ψ the posterior q(z | x) = N(ψ(x), diag e^{s(ψ(x))}), its spread s a small
-network of the objective's own. (Where posteriors are narrow the best spread is a function of the place:
-1/v = prior precision + ‖∂decoder/∂z‖²/σ_x², `theory.latent`.) So any encoder will do, and methods are compared on the
-same one. The models differ in the prior of z. All of them minimise
+A decoder gives p(x | z), and an encoder ψ the posterior q(z | x) = N(ψ(x), diag e^s), its spread s a small network of
+the objective's own. So any encoder will do, and methods are compared on the same one. Of a row of a table, s is a
+function of x, since a row of which half is missing says less than a whole one. Of an image it is one of ψ(x): where
+posteriors are narrow the best spread depends on the place alone, 1/v = prior precision + ‖∂decoder/∂z‖²/σ_x²
+(`theory.latent`). docs/objectives.md has the bounds of both. The models differ in the prior of z. All of them minimise
 
     −ELBO = −E_q log p(x | z) + KL(q(z | x) ‖ p(z)) ≥ −log p(x)      in nats, with every constant,
 
@@ -16,16 +17,17 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from probssl.encoders import MLP, Decoder, MirrorDecoder
+from probssl.encoders import MLP, Decoder, Indicators, MirrorDecoder
 from probssl.energies import Euclidean
 from probssl.errors import InputError
+from probssl.layout import Column, Layout
 from probssl.objectives.base import Objective, Pair
 from probssl.pairings.views import Needs, Views
 from probssl.parts.part import Context, Part
@@ -35,20 +37,37 @@ LOG_2PI = math.log(2 * math.pi)
 LOG_VARIANCES = (-20.0, 10.0)
 """Least and largest log-variance of a posterior, so that no exponential overflows and no density is infinite."""
 
+ROW_HIDDEN = 128
+"""Units of the network that finds the spread of a posterior from a row."""
+
+LEAST_LOG_VARIANCE = math.log(1e-3)
+"""Of a column of standardised numbers, by `ColumnsLikelihood`."""
+
 FIRST_VARIANCE = 0.01
 """Of posteriors before training. So narrow, they let the decoder see the latents from the first step on; posteriors
 that begin at the prior hide them in noise, and the first hundreds of steps go to finding them (docs/objectives.md)."""
 
 
 class Likelihood(Part, nn.Module, abc.ABC):
-    """p(x | z) with parameters that a decoder gives, one for every number of x, all independent."""
+    """p(x | z) with parameters that a decoder gives, of independent numbers or columns.
+
+    Parameters are one for every number of x, in its shape or flat, but for the levels and gaps of a table.
+    """
 
     of_chances: ClassVar[bool] = False
     """Whether it is of numbers from 0 to 1."""
 
+    def parameter_shape(self, context: Context) -> tuple[int, ...] | None:
+        """What a decoder gives of one observation: [n, *parameter_shape]."""
+        return context.shape
+
     @abc.abstractmethod
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """log p(x_i | z_i) in nats: [n, ...], [n, ...] → [n]."""
+        """log p(x_i | z_i) in nats: [n, ...], parameters [n, ...] → [n]."""
+
+    def log_prob_of_values(self, x: Tensor, parameters: Tensor) -> Tensor:
+        """The same of what is observed alone, whether or not it is plausible that the rest is missing: [n]."""
+        return self.log_prob(x, parameters)
 
     @abc.abstractmethod
     def mean(self, parameters: Tensor) -> Tensor:
@@ -57,6 +76,10 @@ class Likelihood(Part, nn.Module, abc.ABC):
     @abc.abstractmethod
     def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """x ~ p(x | z): [n, ...]."""
+
+    def sample_values(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The same without gaps: [n, ...]."""
+        return self.sample(parameters, generator)
 
 
 class GaussianLikelihood(Likelihood):
@@ -73,7 +96,7 @@ class GaussianLikelihood(Likelihood):
         self.variance = _positive("variance of the likelihood", variance)
 
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
-        squares = (x - parameters).square().flatten(1)
+        squares = (x - parameters.view(x.shape)).square().flatten(1)
         return -0.5 * (squares.sum(1) / self.variance + squares.shape[1] * (LOG_2PI + math.log(self.variance)))
 
     def mean(self, parameters: Tensor) -> Tensor:
@@ -93,7 +116,8 @@ class BernoulliLikelihood(Likelihood):
 
     def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
         chances = x.clamp(0, 1)
-        return -F.binary_cross_entropy_with_logits(parameters, chances, reduction="none").flatten(1).sum(1)
+        logits = parameters.view(x.shape)
+        return -F.binary_cross_entropy_with_logits(logits, chances, reduction="none").flatten(1).sum(1)
 
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters.sigmoid()
@@ -102,13 +126,123 @@ class BernoulliLikelihood(Likelihood):
         return parameters.sigmoid().bernoulli(generator=generator)
 
 
+class ColumnsLikelihood(Likelihood):
+    """Π_j p(x_j | z) over the columns of a table: normal numbers of a learnt variance each, levels, and gaps.
+
+        log p(x | z) = Σ_numbers log N(x_j; μ_j, σ_j²) + Σ_coded log softmax(logits_j)_{x_j}
+                       + Σ_{columns with gaps} log Bernoulli(whether x_j is missing; sigmoid(gap_j)).
+
+    What is missing, and a code that is no level, is left out of the first two sums. So a gap is an outcome of its own,
+    samples have plausible ones, and columns that are one date are missing together. The decoder gives the μ, logits and
+    gaps in the order of `Indicators`. No σ_j² falls below 10⁻³: a column of few distinct numbers, explained exactly,
+    would have a density without end.
+
+    Settings:
+        variance: of every column of numbers before training.
+    """
+
+    log_variance: nn.Parameter
+
+    def __init__(self, variance: float = 0.1) -> None:
+        super().__init__()
+        self.variance = _positive("variance of the likelihood", variance)
+
+    def parameter_shape(self, context: Context) -> tuple[int, ...]:
+        return (_columns(context).width,)
+
+    def build(self, context: Context) -> None:
+        layout = _columns(context)
+        self.places = Indicators(layout)
+        self.sizes = tuple(sorted({len(layout.columns[place].levels) for place in layout.coded}))
+        self.log_variance = nn.Parameter(torch.full((len(layout.numbers),), math.log(self.variance)))
+        self._lost = layout.gaps
+
+    def _parts(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Means of numbers, logits of levels, logits of gaps."""
+        places = self.places
+        numbers, gaps = len(places.numbers), len(places.gaps)
+        return parameters.split([numbers, parameters.shape[-1] - numbers - gaps, gaps], -1)
+
+    def _levels(self, logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of coded columns with equally many levels, places in a row [c], and log-probabilities [n, c, levels]."""
+        for size in self.sizes:
+            chosen = self.places.levels == size
+            places = self.places.first[chosen].unsqueeze(1) + torch.arange(size, device=logits.device)
+            of_size = logits.index_select(-1, places.flatten()).unflatten(-1, places.shape)
+            yield self.places.coded[chosen], of_size.log_softmax(-1)
+
+    def log_prob(self, x: Tensor, parameters: Tensor) -> Tensor:
+        gaps = self._parts(parameters)[2]
+        missing = x.index_select(-1, self.places.gaps).isnan().to(gaps.dtype)
+        return self.log_prob_of_values(x, parameters) - F.binary_cross_entropy_with_logits(
+            gaps, missing, reduction="none"
+        ).sum(-1)
+
+    def log_prob_of_values(self, x: Tensor, parameters: Tensor) -> Tensor:
+        means, logits, _ = self._parts(parameters)
+        numbers, log_variance = x.index_select(-1, self.places.numbers), self._log_variance()
+        missing = numbers.isnan()
+        errors = torch.where(missing, means, numbers) - means
+        costs = errors.square() * (-log_variance).exp() + log_variance + LOG_2PI
+        found = -0.5 * torch.where(missing, 0.0, costs).sum(-1)
+        for places, log_chances in self._levels(logits):
+            codes = x.index_select(-1, places)
+            known = (codes >= 0) & (codes < log_chances.shape[-1])
+            at = torch.where(known, codes, 0.0).long().unsqueeze(-1)
+            found = found + torch.where(known, log_chances.gather(-1, at).squeeze(-1), 0.0).sum(-1)
+        return found
+
+    def _log_variance(self) -> Tensor:
+        return self.log_variance.clamp_min(LEAST_LOG_VARIANCE)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """E[x | z] of numbers, and the likeliest level; no gaps."""
+        means, logits, _ = self._parts(parameters)
+        return self._rows(means, [(places, chances.argmax(-1)) for places, chances in self._levels(logits)])
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        found, gaps = self.sample_values(parameters, generator), self._parts(parameters)[2]
+        lost = gaps.sigmoid().bernoulli(generator=generator) > 0
+        for places, missing in zip(self._lost, lost.unbind(-1), strict=True):
+            for place in places:
+                found[:, place].masked_fill_(missing, math.nan)
+        return found
+
+    def sample_values(self, parameters: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        means, logits, _ = self._parts(parameters)
+        noise = torch.empty_like(means).normal_(generator=generator)
+        codes = []
+        for places, log_chances in self._levels(logits):  # the least of exponentials with these rates
+            waits = torch.empty_like(log_chances).exponential_(generator=generator).log()
+            codes.append((places, (waits - log_chances).argmin(-1)))
+        return self._rows(means + (0.5 * self._log_variance()).exp() * noise, codes)
+
+    def _rows(self, numbers: Tensor, codes: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Rows as encoders take them."""
+        size = numbers.shape[-1] + len(self.places.coded)
+        rows = numbers.new_empty(len(numbers), size).index_copy(-1, self.places.numbers, numbers)
+        for places, chosen in codes:
+            rows = rows.index_copy(-1, places, chosen.to(rows.dtype))
+        return rows
+
+
+def _columns(context: Context) -> Layout:
+    """The layout of the rows of a table, all of them numbers where nothing is known of its columns."""
+    if context.layout is not None:
+        return context.layout
+    shape = context.need("shape")
+    if len(shape) != 1:
+        raise InputError("a likelihood by column is for tables: choose another for images")
+    return Layout("table", shape, tuple(Column(f"x{place}") for place in range(shape[0])))
+
+
 class GenerativeObjective(Objective):
     """A decoder, a likelihood and a bound; the energy, by which training is watched, is the Euclidean one.
 
     The decoder and the spread of the posterior are the objective's own, as all is that a loss needs beyond the encoder.
 
     Settings:
-        likelihood: what the decoder says of an observation; normal errors unless given.
+        likelihood: what the decoder says of an observation; normal errors of one variance unless given.
         decoder: latents [n, dim] to parameters of the likelihood, shaped like x or flat; the mirror image of the
             encoder unless given.
         beta: β, the weight of the prior.
@@ -127,15 +261,25 @@ class GenerativeObjective(Objective):
 
     def __init__(self, likelihood: Likelihood | None, decoder: Decoder | nn.Module | None, related: int) -> None:
         if not isinstance(likelihood, Likelihood | None):
-            raise InputError(f"a likelihood is a GaussianLikelihood or BernoulliLikelihood, not {likelihood!r}")
+            raise InputError(f"a likelihood is one of probssl.objectives, as ColumnsLikelihood, not {likelihood!r}")
         super().__init__(Euclidean(), Needs(augmented=related))
         self.decoder = MirrorDecoder() if decoder is None else decoder
         self.likelihood: Likelihood = GaussianLikelihood() if likelihood is None else likelihood
 
+    def context_of(self, part: str, context: Context) -> Context:
+        if part != "decoder":
+            return context
+        return dataclasses.replace(context, shape=self.likelihood.parameter_shape(context), layout=None)
+
     def build(self, context: Context) -> None:
         dim = context.need("dim")
         self.needs = dataclasses.replace(self.needs, noise=dim)
-        self.log_variance = MLP.of([dim, max(32, 2 * dim), dim])
+        shape = context.shape or ()
+        self.of_rows = len(shape) == 1
+        if self.of_rows:
+            self.log_variance = MLP((ROW_HIDDEN,), dim).bind(context)
+        else:
+            self.log_variance = MLP.of([dim, max(32, 2 * dim), dim])
         last = self.log_variance[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
@@ -144,15 +288,15 @@ class GenerativeObjective(Objective):
     def posterior(self, encoder: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean ψ(x) and log-variance of q(z | x): how sure a representation is. [n, dim] and [n, dim]."""
         mean = self.energy.embed(encoder, x)
-        return mean, self.log_variance(mean).clamp(*LOG_VARIANCES)
+        return mean, self.log_variance(x if self.of_rows else mean).clamp(*LOG_VARIANCES)
 
     def decode(self, z: Tensor, shape: tuple[int, ...] | torch.Size) -> Tensor:
         """E[x | z] of latents [n, dim], as observations of that shape: [n, *shape]."""
-        return self.likelihood.mean(self.decoder(z).view(len(z), *shape))
+        return self.likelihood.mean(self.decoder(z)).view(len(z), *shape)
 
     def reconstruction(self, x: Tensor, z: Tensor) -> Tensor:
         """−log p(x_i | z_i) in nats: [n]."""
-        return -self.likelihood.log_prob(x, self.decoder(z).view(x.shape))
+        return -self.likelihood.log_prob(x, self.decoder(z))
 
     def log_prior(self, z: Tensor) -> Tensor:
         """log p(z_1, …, z_J) of sets of latents in nats, here all standard normal: [J, n, dim] → [n]."""

@@ -103,10 +103,14 @@ class Part:
             return made
         for name, child in list(getattr(made, "_modules", {}).items()):
             if isinstance(child, Part):
-                setattr(made, name, child.bind(context))
+                setattr(made, name, child.bind(made.context_of(name, context)))
         made.build(context)
         made.bound = True
         return made
+
+    def context_of(self, part: str, context: Context) -> Context:
+        """What a part within, of that name, is bound with."""
+        return context
 
     @property
     def unbound(self) -> bool:

@@ -237,6 +237,12 @@ KINDS: dict[str, Registry] = {
             *_entries(
                 "encoders.",
                 ("mlp", "mlp:MLP", "a multilayer perceptron"),
+                (
+                    "table",
+                    "mlp:MLP",
+                    "a multilayer perceptron beside a linear map that begins at PCA",
+                    {"hidden": (256, 256), "linear": "pca"},
+                ),
                 ("conv", "conv:ConvEncoder", "convolutions that halve the image, then a hidden layer"),
                 ("resnet8", "resnet:ResNet8", "GEDI's residual network"),
                 ("resnet18", "resnet18:ResNet18", "ResNet-18, for small images unless told otherwise"),
@@ -283,6 +289,7 @@ KINDS: dict[str, Registry] = {
             "probssl.objectives.generative:Likelihood",
             *_entries(
                 "objectives.generative:",
+                ("columns", "ColumnsLikelihood", "for tables: numbers with a variance each, levels and gaps"),
                 ("gaussian", "GaussianLikelihood", "every number with normal errors of one variance"),
                 ("bernoulli", "BernoulliLikelihood", "every number a chance from 0 to 1, for images"),
             ),

@@ -180,7 +180,7 @@ def bound(module: nn.Module, context: Context) -> nn.Module:
 
     if isinstance(module, Part):
         return module.bind(context)
-    return as_encoder(copy.deepcopy(module), context.need("shape"))
+    return as_encoder(copy.deepcopy(module), context)
 
 
 def output_size(encoder: nn.Module, shape: tuple[int, ...]) -> int:

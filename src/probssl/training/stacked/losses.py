@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from probssl.encoders import Expansion
 from probssl.energies import Asymmetric, Energy
 from probssl.objectives.base import Objective
 from probssl.objectives.fisher import Fisher
@@ -20,16 +21,21 @@ from probssl.training.stacked.parts import KnownEmbeddings, ParameterStack, Stac
 
 def alike(objective: Objective) -> tuple[Any, ...] | None:
     """What two objectives must share to be stacked; None for one that cannot be, as it has memory or hidden parts."""
-    if next(objective.buffers(), None) is not None:
-        return None
+    expansions = []
     for part in objective.modules():
+        if isinstance(part, Expansion):
+            expansions.append(part.stack_key())
+            continue
+        if next(part.buffers(recurse=False), None) is not None:
+            return None
         public = {name: value for name, value in vars(part).items() if name[0] != "_" and name != "training"}
         if not type(part).__module__.startswith("torch.") and not all(
             plain(value) or isinstance(value, Needs) for value in public.values()
         ):
             return None
     shapes = tuple((name, tuple(p.shape), p.requires_grad) for name, p in objective.named_parameters())
-    return type(objective), repr(objective.needs), tuple(sorted(describe("", objective).items())), shapes
+    settings = tuple(sorted(describe("", objective).items()))
+    return type(objective), repr(objective.needs), settings, shapes, tuple(expansions)
 
 
 class StackedViews:
