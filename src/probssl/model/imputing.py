@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl.data import Table, select_features
+from probssl.data import Table, in_layout
 from probssl.data.writing import cells
 from probssl.errors import InputError
 from probssl.layout import Column
@@ -57,7 +57,8 @@ def impute(model: Model, data: Data, *, draws: int = 20, samples: int = 100, see
         raise InputError("this model cannot leave gaps out: train on a table with --set objective.likelihood=columns")
     found = model.read(data)
     assert isinstance(found, Table)
-    table = select_features(found, model.feature_names)
+    assert model.layout is not None
+    table = in_layout(found, model.layout)
     made = preparation.restored.columns
     places = [table.feature_names.index(column.name) for column in made]
     columns = list(table.columns)

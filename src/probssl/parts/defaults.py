@@ -19,6 +19,8 @@ DECODED_PAIRINGS = {"fashion-mnist": "simvae-fashion", "celeba": "simvae-celeba"
 """Augmentations of sets of images that are known by name; the second of losses with a decoder."""
 
 IMAGE_DIM = 64
+MOST_DIMS, WIDEST = 128, 512
+"""Of a representation of a table, and of a hidden layer: both are as wide as the table asks for, up to these."""
 
 WIDTHS = {"conv": 16, "resnet8": 32, "resnet18": 8}
 """Channels of an image network's first convolution: what two cores train in minutes."""
@@ -84,7 +86,7 @@ def _density(images: bool, given: dict[str, Any]) -> dict[str, Any]:
 def pairing(objective: Objective, facts: Facts) -> Named:
     """How rows are augmented. Noise comes last where a loss needs the score of an augmentation."""
     if facts.kind != "images":
-        return Named("mask-and-noise", {"preservation": 0.5, "noise": 0.25})
+        return Named("columns", {"preservation": 0.5, "noise": 0.1, "masked": 0.1})
     if objective.needs.score:
         return Named("siamese-fisher" if facts.coloured else "siamese-digits")
     if objective.decodes:
@@ -98,18 +100,18 @@ def encoder(objective: Objective, facts: Facts) -> Named:
     """The network. Losses on the score have an MLP on images too, as Siamese-EBM advises."""
     if facts.kind == "images":
         return Named("mlp" if objective.needs.score else "conv")
-    return Named("latent" if facts.kind == "world" else "mlp")
+    return Named("latent" if facts.kind == "world" else "mlp" if objective.samples else "table")
 
 
 def encoder_settings(name: str, declared: dict[str, Any], energy: Energy, facts: Facts) -> dict[str, Any]:
     """Sizes of a network that was chosen by its name."""
     features = facts.features
-    found: dict[str, Any] = {"dim": max(2, features // 2)}
+    found: dict[str, Any] = {"dim": max(2, min(features // 2, MOST_DIMS))}
     if facts.kind == "images":
         found = {"dim": IMAGE_DIM, "hidden": (512, 512) if name == "mlp" else None}
         found |= dict.fromkeys(("width", "widths"), WIDTHS.get(name))
     elif name == "mlp":
-        found["hidden"] = (2 * features,)
+        found["hidden"] = (min(2 * features, WIDEST),)
     if facts.kind == "world":
         found = {"dim": features, "hidden": (10 * features,) * 3, "sphere": energy.of_directions}
     return {key: value for key, value in found.items() if key in declared and value is not None}
