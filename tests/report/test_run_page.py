@@ -125,7 +125,7 @@ def test_what_wins_is_bold_and_nothing_else(plain):
 
 def test_the_verdict_comes_first_and_the_trained_column_leads(plain):
     for labelled, run in plain.items():
-        text, page = render(run)
+        text, _ = render(run)
         for sentence in run.comparison.verdict.sentences:
             assert text.index(sentence) < text.index("<h2>")
         assert ("PCA to" in run.comparison.verdict.sentences[0]) == labelled

@@ -9,7 +9,7 @@ import numpy as np
 from probssl.metrics._inputs import Array
 
 PENALTIES = 10.0 ** np.arange(-4, 4.5, 0.5)
-"""Penalties that are tried, in units of the mean squared singular value of the centred features."""
+"""Penalties that are tried, in units of the mean squared singular value of the centred features, zeros aside."""
 
 _EMPTY = 1e-12  # directions with less than this share of the largest squared singular value are left out
 

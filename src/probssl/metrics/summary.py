@@ -91,27 +91,27 @@ _ERROR: tuple[Direction, str] = ("lower", "[0, inf)")
 _LATENTS: Needs = ("latents",)
 _LABELS: Needs = ("labels",)
 _NUMBERS: Needs = ("numbers",)
-_LINEAR, _NEAR = "linearly", f"by {NEIGHBOURS} nearest neighbours"
+_NEAR = f"{NEIGHBOURS}-NN"
 _RIDGE, _NEIGHBOURS, _BOOSTING = "Hoerl and Kennard 1970", "Cover 1968", "Friedman 2001"
 
 METRICS: tuple[Metric, ...] = (
-    Metric("linear_r2", "Latents found, linear R²", *_R2, "CL-ICA", _LATENTS, True, "linearly"),
-    Metric("mcc", "Latents found, one by one (MCC)", *_ACCURACY, "CL-ICA", _LATENTS, True, "latent by latent"),
-    Metric("linear_probe", "Linear probe accuracy", *_ACCURACY, "Chen et al. 2020", _LABELS, True, _LINEAR),
-    Metric("knn_probe", "Nearest-neighbour accuracy", *_ACCURACY, "Wu et al. 2018", _LABELS, True, _NEAR),
-    Metric("few_10", "Accuracy with 10 labels", *_ACCURACY, _RIDGE, _LABELS, False, "with 10 labels"),
-    Metric("few_60", "Accuracy with 60 labels", *_ACCURACY, _RIDGE, _LABELS, True, "with 60 labels"),
-    Metric("few_100", "Accuracy with 100 labels", *_ACCURACY, _RIDGE, _LABELS, False, "with 100 labels"),
+    Metric("linear_r2", "Latents found, linear R²", *_R2, "CL-ICA", _LATENTS, True, "linear R² of the latents"),
+    Metric("mcc", "Latents found, one by one (MCC)", *_ACCURACY, "CL-ICA", _LATENTS, True, "MCC"),
+    Metric("linear_probe", "Linear probe accuracy", *_ACCURACY, "Chen et al. 2020", _LABELS, True, "linear accuracy"),
+    Metric("knn_probe", "Nearest-neighbour accuracy", *_ACCURACY, "Wu et al. 2018", _LABELS, True, f"{_NEAR} accuracy"),
+    Metric("few_10", "Accuracy with 10 labels", *_ACCURACY, _RIDGE, _LABELS, False, "10-label accuracy"),
+    Metric("few_60", "Accuracy with 60 labels", *_ACCURACY, _RIDGE, _LABELS, True, "60-label accuracy"),
+    Metric("few_100", "Accuracy with 100 labels", *_ACCURACY, _RIDGE, _LABELS, False, "100-label accuracy"),
     Metric("boosting", "Gradient boosting, accuracy", *_ACCURACY, _BOOSTING, ("labels", "rows")),
-    Metric("ridge_r2", "Linear R²", *_R2, _RIDGE, _NUMBERS, True, _LINEAR),
+    Metric("ridge_r2", "Linear R²", *_R2, _RIDGE, _NUMBERS, True, "linear R²"),
     Metric("ridge_mae", "Linear, mean error", *_ERROR, _RIDGE, _NUMBERS, True),
-    Metric("knn_r2", "Nearest-neighbour R²", *_R2, _NEIGHBOURS, _NUMBERS, True, _NEAR),
+    Metric("knn_r2", "Nearest-neighbour R²", *_R2, _NEIGHBOURS, _NUMBERS, True, f"{_NEAR} R²"),
     Metric("knn_mae", "Nearest neighbours, mean error", *_ERROR, _NEIGHBOURS, _NUMBERS, True),
-    Metric("few_10_r2", "R² with 10 labels", *_R2, _RIDGE, _NUMBERS, False, "with 10 labels"),
+    Metric("few_10_r2", "R² with 10 labels", *_R2, _RIDGE, _NUMBERS, False, "10-label R²"),
     Metric("few_10_mae", "Mean error with 10 labels", *_ERROR, _RIDGE, _NUMBERS),
-    Metric("few_60_r2", "R² with 60 labels", *_R2, _RIDGE, _NUMBERS, True, "with 60 labels"),
+    Metric("few_60_r2", "R² with 60 labels", *_R2, _RIDGE, _NUMBERS, True, "60-label R²"),
     Metric("few_60_mae", "Mean error with 60 labels", *_ERROR, _RIDGE, _NUMBERS, True),
-    Metric("few_100_r2", "R² with 100 labels", *_R2, _RIDGE, _NUMBERS, False, "with 100 labels"),
+    Metric("few_100_r2", "R² with 100 labels", *_R2, _RIDGE, _NUMBERS, False, "100-label R²"),
     Metric("few_100_mae", "Mean error with 100 labels", *_ERROR, _RIDGE, _NUMBERS),
     Metric("boosting_r2", "Gradient boosting, R²", *_R2, _BOOSTING, ("numbers", "rows")),
     Metric("boosting_mae", "Gradient boosting, mean error", *_ERROR, _BOOSTING, ("numbers", "rows")),
@@ -275,7 +275,7 @@ def of_target(
 
 
 def _of_numbers(
-    x: Array, y: NDArray[Any], neighbours: int, shared: dict[str, Any]
+    x: NDArray[Any], y: NDArray[Any], neighbours: int, shared: dict[str, Any]
 ) -> dict[str, tuple[Callable[[], Probe], str]]:
     readers: dict[str, dict[str, Any]] = {
         "ridge": {},
@@ -304,8 +304,8 @@ def of_rows(
     seed: int = 0,
 ) -> Evaluation:
     """What gradient boosting reads off the rows themselves, where the target is known."""
-    x, y = _known(rows, target, finite=False)
-    apart = None if fitted_on is None else _known(*fitted_on, finite=False)
+    x, y = _known(rows, target)
+    apart = None if fitted_on is None else _known(*fitted_on)
     probe: Callable[[], Any] = functools.cache(
         lambda: boosting_probe(x, y, categorical=categorical, numbers=numbers, fitted_on=apart, seed=seed)
     )
@@ -342,13 +342,12 @@ _SPREADING = frozenset(
 )
 
 
-def _known(z: ArrayLike, target: ArrayLike, *, finite: bool = True) -> tuple[Array, NDArray[Any]]:
+def _known(z: ArrayLike, target: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     """Rows whose target is known, and their targets."""
-    x = representations(z) if finite else np.asarray(z, dtype=np.float64)
-    y = np.asarray(target)
+    x, y = np.asarray(z), np.asarray(target)
     check_lengths((y, len(x)))
     unknown = np.isnan(y) if y.dtype.kind == "f" else np.array([each is None or each != each for each in y], bool)
-    return x[~unknown], y[~unknown]
+    return (x[~unknown], y[~unknown]) if unknown.any() else (x, y)
 
 
 def _pseudo_values(score: Callable[[NDArray[np.intp]], float], whole: float, rows: int) -> Array | None:

@@ -129,7 +129,7 @@ def format_value(values: dict[str, float | None], key: str, plus_minus: str = " 
     if value is None:
         return "–"
     name, colon, target = key.partition(":")
-    digits = 0 if name == "numerical_rank" or abs(value) >= 1000 else 3
+    digits = 0 if name == "numerical_rank" or abs(value) >= 1000 else 1 if abs(value) >= 100 else 3
     spread = values.get(f"{name}_spread{colon}{target}")
     return f"{value:,.{digits}f}" + ("" if spread is None else f"{plus_minus}{spread:,.{digits}f}")
 

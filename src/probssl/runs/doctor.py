@@ -219,7 +219,7 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
     if loss is not None:
         findings += _from_loss(loss, resolved, collapsed=bool(findings))
     if not findings and (behind := _behind_pca(run)) is not None:
-        findings.append(Finding(BELOW_PCA, f"no better than PCA: {behind}", None, _remedies(BELOW_PCA, resolved)))
+        findings.append(Finding(BELOW_PCA, behind, None, _remedies(BELOW_PCA, resolved)))
     if loss is not None:
         notes += [*_where_it_stands(loss, resolved), *_best_linear(run)]
     if findings:

@@ -372,7 +372,7 @@ def evaluate(
             trained,
             [name for name in others if name != UNTRAINED],
             called or {"": ""},
-            without_targets(found[trained].values.get("rankme"), model.dim, loss),
+            without_targets(found[trained], model.dim, loss),
         ),
         targets,
     )

@@ -49,7 +49,7 @@ class Verdict:
         """By how much PCA is better, in a clause, where it is better in everything."""
         for name, scores in self.against.items():
             if name.startswith(PCA) and scores and all(apart.mean < 0 for apart in scores.values()):
-                return f"{name} is better {_listed({_reads(key): apart for key, apart in scores.items()})}"
+                return f"{name} is better in {_listed({_reads(key): apart for key, apart in scores.items()})}"
         return None
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,33 +104,42 @@ def _sentence(name: str, scores: dict[str, Difference], target: str) -> tuple[in
     better = {words: apart for words, apart in named.items() if apart.clear and apart.mean > 0}
     level = [words for words, apart in named.items() if not apart.clear]
     if worse:
-        parts = [f"worse than {name} {_listed(worse)}"]
-        parts += [f"better {_listed(better)}"] if better else []
-        parts += [f"no clear difference {_joined(level, 'or')}"] if level else []
+        parts = [f"worse than {name} in {_listed(worse)}"]
+        parts += [f"better in {_listed(better)}"] if better else []
+        parts += [f"no clear difference in {_level(level)}"] if level else []
     elif better:
-        parts = [f"better than {name} {_listed(better)}"]
-        parts += [f"no better {_joined(level, 'or')}"] if level else []
+        parts = [f"better than {name} in {_listed(better)}"]
+        parts += [f"no better in {_level(level)}"] if level else []
     else:
-        parts = [f"no better than {name} {_joined(level, 'or')}"]
+        parts = [f"no better than {name} in {_level(level)}"]
     said = "; ".join(parts)
     return len(worse), f"{target}: {said}." if target else f"{said[0].upper()}{said[1:]}."
 
 
 def _listed(apart: dict[str, Difference]) -> str:
-    """linearly by 0.05 ± 0.02 and with 60 labels by 0.03 ± 0.01."""
+    """10-NN accuracy by 0.05 ± 0.02 and 60-label accuracy by 0.03 ± 0.01."""
     return _joined([f"{words} by {by}" for words, by in apart.items()], "and")
+
+
+def _level(scores: list[str]) -> str:
+    """10-NN or 60-label accuracy."""
+    kinds = {words.rpartition(" ")[2] for words in scores}
+    short = [words.rpartition(" ")[0] for words in scores[:-1]] if len(kinds) == 1 else scores[:-1]
+    return _joined([*short, scores[-1]], "or")
 
 
 def _joined(words: Sequence[str], last: str) -> str:
     return f" {last} ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
-def without_targets(rank: float | None, dim: int, loss: ReferenceLosses | None) -> str:
-    """What can be said where there is nothing to predict."""
-    facts = [] if rank is None else [f"RankMe is {rank:.1f} of {dim}"]
+def without_targets(read: Evaluation, dim: int, loss: ReferenceLosses | None) -> str:
+    """What can be said where nothing was predicted: there are no labels, or too few."""
+    undefined = next((how for key, how in read.protocols.items() if _reads(key)), None)
+    if undefined is not None:
+        return f"No comparison with PCA ({undefined})."
+    facts = [] if (rank := read.values.get("rankme")) is None else [f"RankMe is {rank:.1f} of {dim}"]
     if loss is not None and loss.share_learnt is not None:
-        facts.append(
-            f"the loss is {max(loss.share_learnt, 0):.0%} of the way from a constant encoder to the least possible"
-        )
-    said = f", but {_joined(facts, 'and')}" if facts else ""
-    return f"With no label to predict, nothing says how it compares with PCA or the features themselves{said}."
+        share = max(loss.share_learnt, 0.0)
+        facts.append(f"the loss is {share:.0%} of the way from that of a constant encoder to the least possible")
+    said = "Without labels nothing tells whether it is better than PCA"
+    return f"{said}; {_joined(facts, 'and')}." if facts else f"{said}."
