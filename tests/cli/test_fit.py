@@ -45,12 +45,12 @@ def test_second_run_gets_a_folder_of_its_own(table):
 
 def test_json(table, scratch):
     found = document("fit", table, "--label", "kind", "--steps", 5, "--out", "r")
-    about = {"source", "rows", "protocols", "loss", "deaugmenting", "judged"}
+    about = {"source", "rows", "protocols", "loss", "deaugmenting", "judged", "verdict", "targets"}
     assert {"run", "report", "steps", "seconds", "collapsed", *about} == set(found)
     assert found["loss"]["optimum"]["mean"] < found["loss"]["constant"]["mean"]
-    assert list(found["deaugmenting"]) == ["untrained encoder", "trained encoder"]
+    assert list(found["deaugmenting"]) == ["trained encoder", "untrained encoder"]
     assert (found["run"], found["steps"], found["collapsed"]) == ("r", 5, {})
-    assert list(found["rows"]) == ["raw features", "PCA to 2", "untrained encoder", "trained encoder"]
+    assert list(found["rows"]) == ["trained encoder", "PCA to 2", "raw features", "untrained encoder"]
     assert found["rows"] == json.loads((scratch / "r" / "metrics.json").read_text())["rows"]
 
 

@@ -71,7 +71,7 @@ def test_fit_on_a_folder_writes_a_run(room):
     assert "Nearest neighbours" in page
     assert "Samples" not in page
     assert "Samples" in (room / "density" / "report.html").read_text()
-    assert list(run.comparison.rows) == ["raw pixels", "PCA to 6", "untrained encoder", "trained encoder"]
+    assert list(run.comparison.rows) == ["trained encoder", "PCA to 6", "raw pixels", "untrained encoder"]
     assert run.comparison.judged == "16 rows that training never saw, probes fitted on 48 rows that it did see"
     assert run.comparison.deaugmenting == {}
     assert run.comparison.loss.optimum is None

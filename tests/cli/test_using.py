@@ -98,7 +98,7 @@ def test_other_damage_is_named(file, command, copy):
 def test_evaluate_own_data_repeats_the_run_and_fits_80_columns(run):
     shown = succeed("evaluate", run).stdout
     assert max(map(len, shown.splitlines())) <= 80
-    for title in ("↑ Linear probe accuracy", "↑ Nearest-neighbour accuracy", "↑ Coding rate reduction, k-means"):
+    for title in ("↑ Linear probe accuracy", "↑ Nearest-neighbour accuracy", "  RankMe"):
         assert any(line.startswith(f"{title} ") for line in shown.splitlines()), shown
     assert document("evaluate", run)["rows"] == json.loads((run / "metrics.json").read_text())["rows"]
 

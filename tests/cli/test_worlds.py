@@ -38,7 +38,7 @@ def trained(few_rows, tmp_path_factory):
 
 def test_latents_are_found(trained):
     folder, found = trained
-    assert list(found["rows"]) == ["raw features", "PCA to 3", "untrained encoder", "trained encoder"]
+    assert list(found["rows"]) == ["trained encoder", "PCA to 3", "raw features", "untrained encoder"]
     scores = {name: values["linear_r2"] for name, values in found["rows"].items()}
     assert scores["trained encoder"] > 0.95 > 0.9 > max(scores["raw features"], scores["untrained encoder"])
     assert 0 < found["rows"]["trained encoder"]["mcc"] <= 1
@@ -46,6 +46,12 @@ def test_latents_are_found(trained):
     assert found["loss"]["share_learnt"] > 0.9
     assert found["deaugmenting"]["trained encoder"]["kl_exact_model"] < 0.2
     assert found["protocols"]["linear_r2"].startswith("affine fit")
+    verdict = found["verdict"]
+    assert all("in linear R² of the latents by 0." in sentence for sentence in verdict["sentences"])
+    assert verdict["against"]["PCA to 3"]["linear_r2"]["mean"] == pytest.approx(
+        scores["trained encoder"] - scores["PCA to 3"]
+    )
+    assert verdict["wins"]["linear_r2"] == "trained encoder"
     resolved = Run(folder).resolved
     assert (resolved.facts.name, resolved.energy.settings()) == ("sphere3", {"temperature": 1 / 3})
     assert resolved.recipe.encoder.settings["hidden"] == (32, 32)
@@ -135,7 +141,7 @@ def test_each_world_begins_with_what_suits_it(world, objective, energy):
     model = Model.untrained(Recipe(), table)
     assert (model.resolved.called("objective"), model.resolved.called("energy")) == (objective, energy)
     found = probssl.evaluate(model, table)
-    assert all(found.rows["untrained encoder"][name] is not None for name in ("linear_r2", "mcc", "alignment"))
+    assert all(found.rows["untrained encoder"][name] is not None for name in ("linear_r2", "mcc", "rankme"))
     assert found.loss.constant.mean == pytest.approx(np.log(256))
     assert 0 < found.deaugmenting["trained encoder"].exact_nll < np.log(400)
 

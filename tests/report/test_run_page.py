@@ -11,7 +11,6 @@ import probssl
 from probssl.data import Table
 from probssl.errors import CollapseWarning, NonFiniteLoss
 from probssl.report import run_page
-from probssl.report.console import best
 from probssl.report.scatter import scatter
 from probssl.runs import Run
 
@@ -114,21 +113,23 @@ def test_every_section_is_there(labelled, plain):
     assert "img" not in page.tags
 
 
-def test_the_best_of_each_row_is_bold_and_nothing_else(plain):
+def test_what_wins_is_bold_and_nothing_else(plain):
     _, page = render(plain[True])
     comparison = plain[True].comparison
     cells = {row[0][0]: row[1:] for row in page.rows if len(row) == 5}
-    for metric in run_page.metrics_of(comparison):
+    for key, (metric, title) in comparison.metrics.items():
         arrow = {"higher": "↑", "lower": "↓", "neither": " "}[metric.direction]
-        shown = cells[f"{metric.title} {arrow}"]
-        values = [codes[metric.name] for codes in comparison.rows.values()]
-        assert {place for place, (_, strong) in enumerate(shown) if strong} == best(values, metric.direction)
+        bold = [name for name, (_, strong) in zip(comparison.rows, cells[f"{title} {arrow}"], strict=True) if strong]
+        assert bold == [name for name in comparison.rows if comparison.verdict.wins.get(key) == name]
 
 
-def test_best():
-    assert best([0.5, 0.7001, 0.7, None], "higher") == {1, 2}, "what looks alike is as good"
-    assert best([0.5, 0.7, 0.7], "lower") == {0}
-    assert best([0.5, 0.7], "neither") == best([0.5, None], "higher") == set()
+def test_the_verdict_comes_first_and_the_trained_column_leads(plain):
+    for labelled, run in plain.items():
+        text, _ = render(run)
+        for sentence in run.comparison.verdict.sentences:
+            assert text.index(sentence) < text.index("<h2>")
+        assert ("PCA to" in run.comparison.verdict.sentences[0]) == labelled
+        assert next(iter(run.comparison.rows)) == "trained encoder"
 
 
 def test_the_configuration_lists_settings_by_their_paths(plain):

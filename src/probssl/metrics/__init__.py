@@ -46,6 +46,7 @@ from probssl.metrics.identifiability import (
 from probssl.metrics.mcr import MCR2, coding_rate, mcr2
 from probssl.metrics.probes import Probe, knn_probe, linear_probe, mlp_probe
 from probssl.metrics.rank import Spectra, rankme, spectra
+from probssl.metrics.readers import NumberProbe, boosting_probe, few_probe, number_probe
 from probssl.metrics.retention import (
     AugmentationReadout,
     Factor,
@@ -76,6 +77,7 @@ __all__ = [
     "LinearR2",
     "LossGap",
     "Metric",
+    "NumberProbe",
     "Probe",
     "ReconstructionError",
     "Retained",
@@ -87,6 +89,7 @@ __all__ = [
     "beta_vae",
     "beta_vae_accuracy",
     "block_orthogonality",
+    "boosting_probe",
     "clid",
     "cluster_learnability",
     "clustering_scores",
@@ -98,6 +101,7 @@ __all__ = [
     "evaluate",
     "factor_vae",
     "factor_vae_accuracy",
+    "few_probe",
     "frechet_distance",
     "gmm_probe",
     "intrinsic_dimension",
@@ -111,6 +115,7 @@ __all__ = [
     "mig",
     "mlp_probe",
     "modularity",
+    "number_probe",
     "pixel_components",
     "rankme",
     "reconstruction_error",

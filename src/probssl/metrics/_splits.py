@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,8 @@ class Probe:
     converged: bool = True
     selection: Selection = "honest"
     chosen: tuple[int, ...] = ()  # what was chosen in each split (neighbours, epochs), where anything was
+    each: Array | None = field(default=None, compare=False, repr=False)
+    """[splits, rows]: what each row adds to the score of a split, which is their mean; NaN of rows not judged by."""
 
     @classmethod
     def of(
@@ -48,24 +50,29 @@ class Probe:
         converged: bool = True,
         selection: Selection = "honest",
         chosen: list[int] | None = None,
+        each: Array | None = None,
     ) -> Probe:
         """Mean and spread of scores."""
         spread = float(np.std(scores)) if len(scores) > 1 else None
-        each = tuple(chosen or ())
-        return cls(float(np.mean(scores)), spread, tuple(scores), protocol, converged, selection, each)
+        picked = tuple(chosen or ())
+        return cls(float(np.mean(scores)), spread, tuple(scores), protocol, converged, selection, picked, each)
+
+    @classmethod
+    def of_rows(cls, each: Array, protocol: str, **known: Any) -> Probe:
+        """Of what each row adds in each split."""
+        return cls.of([float(score) for score in np.nanmean(each, axis=1)], protocol, each=each, **known)
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One split: representations and label codes of the rows fitted on, and of those judged by."""
+    """One split: representations and targets (codes of labels, or numbers) of the rows fitted on and judged by."""
 
     x: Array
-    y: NDArray[np.intp]
+    y: NDArray[Any]
     judged: Array
-    truth: NDArray[np.intp]
-
-    def accuracy(self, predicted: NDArray[np.intp]) -> float:
-        return float(np.mean(predicted == self.truth))
+    truth: NDArray[Any]
+    rows: NDArray[np.intp]
+    """The places of the rows judged among all that are, in one split or another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +80,14 @@ class Folds:
     """All splits, each made when it is asked for, and the half of the protocol that says which rows they are."""
 
     x: Array
-    y: NDArray[np.intp]
+    y: NDArray[Any]
     pairs: list[tuple[NDArray[np.intp], NDArray[np.intp]]]
     standardise: bool
     protocol: str
     classes: int
+    """How many there are; none of numbers."""
+    apart: int = 0
+    """How many rows come first that are only fitted on."""
 
     @property
     def fitting(self) -> int:
@@ -89,52 +99,86 @@ class Folds:
             fitting, judged = self.x[inside], self.x[outside]
             if self.standardise:
                 fitting, judged = standardised(fitting, judged)
-            yield Fold(fitting, self.y[inside], judged, self.y[outside])
+            yield Fold(fitting, self.y[inside], judged, self.y[outside], outside - self.apart)
+
+    def gathered(self, each: list[tuple[Fold, NDArray[Any]]]) -> Array:
+        """What each row judged in each fold adds, as `Probe.each` has it."""
+        found = np.full((len(each), len(self.x) - self.apart), np.nan)
+        for place, (fold, values) in enumerate(each):
+            found[place, fold.rows] = values
+        return found
 
 
 def folds(
     representations: ArrayLike,
-    labels: ArrayLike,
+    targets: ArrayLike,
     fitted_on: FittedOn | None,
     splits: int,
     test_size: float,
     standardise: bool,
     seed: int,
+    *,
+    numbers: bool = False,
 ) -> Folds:
-    """Stratified shuffle splits of the rows; with `fitted_on`, one split: those rows, and all of these to judge by."""
+    """Shuffle splits of the rows; with `fitted_on`, one split: those rows, and all of these to judge by.
+
+    The targets are labels, and splits are stratified by them, or numbers.
+    """
     if fitted_on is None:
-        return _shuffled(representations, labels, splits, test_size, standardise, seed)
+        return _shuffled(representations, targets, splits, test_size, standardise, seed, numbers)
     x, fitting = checked(representations), checked(fitted_on[0])
     if x.shape[1] != fitting.shape[1]:
         raise InputError(f"a probe needs the dimensions it was fitted in, {fitting.shape[1]}, not {x.shape[1]}")
     rows = len(fitting) + len(x)
-    check_lengths((fitted_on[1], len(fitting)), (labels, len(x)))
-    y, counts = label_codes(np.concatenate([np.asarray(fitted_on[1]), np.asarray(labels)]), rows)
-    if len(np.unique(y[: len(fitting)])) < 2:
+    check_lengths((fitted_on[1], len(fitting)), (targets, len(x)))
+    y, counts = _codes(np.concatenate([np.asarray(fitted_on[1]), np.asarray(targets)]), rows, numbers)
+    if not numbers and len(np.unique(y[: len(fitting)])) < 2:
         raise InputError("a probe needs two classes among the rows that it is fitted on")
     pairs = [(np.arange(len(fitting)), np.arange(len(fitting), rows))]
-    protocol = f"fitted on {len(fitting)} rows kept for it, judged by {len(x)} others"
-    return Folds(np.concatenate([fitting, x]), y, pairs, standardise, protocol, len(counts))
+    scaled = ", standardised by the former" if standardise else ""
+    protocol = f"fitted on {len(fitting)} rows kept for it, judged by {len(x)} others{scaled}"
+    return Folds(np.concatenate([fitting, x]), y, pairs, standardise, protocol, len(counts), len(fitting))
+
+
+def _codes(targets: ArrayLike, rows: int, numbers: bool) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Codes of labels and sizes of classes; of numbers, the numbers, which have no classes."""
+    if not numbers:
+        return label_codes(targets, rows)
+    check_lengths((targets, rows))
+    return checked(np.reshape(targets, (rows, 1)), "the numbers to predict")[:, 0], np.zeros(0, dtype=np.intp)
 
 
 def check_lengths(*sides: tuple[ArrayLike, int]) -> None:
-    """Refuse labels that are not as many as their rows, before sides are joined."""
+    """Refuse labels or numbers that are not as many as their rows, before sides are joined."""
     for labels, rows in sides:
         if np.shape(labels)[:1] != (rows,):
             raise InputError(f"there must be one label for each of {rows} rows, not labels of shape {np.shape(labels)}")
 
 
 def _shuffled(
-    representations: ArrayLike, labels: ArrayLike, splits: int, test_size: float, standardise: bool, seed: int
+    representations: ArrayLike,
+    targets: ArrayLike,
+    splits: int,
+    test_size: float,
+    standardise: bool,
+    seed: int,
+    numbers: bool,
 ) -> Folds:
-    from sklearn.model_selection import StratifiedShuffleSplit
+    from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
     x = checked(representations)
-    y, counts = label_codes(labels, len(x))
+    y, counts = _codes(targets, len(x), numbers)
     whole(splits, "splits", 1)
     whole(seed, "seed", 0)
     if not isinstance(test_size, int | float) or not 0 < test_size < 1:
         raise InputError(f"test_size must lie between 0 and 1, not {test_size!r}")
+    scaled = "standardised by the training rows" if standardise else "features as given"
+    sides = f"{percent(1 - test_size)} train / {percent(test_size)} test, {len(x)} rows"
+    if numbers:
+        if len(x) < 5:
+            raise InputError(f"{len(x)} rows are too few to fit on and to judge by: there must be 5")
+        pairs = list(ShuffleSplit(splits, test_size=max(2, round(test_size * len(x))), random_state=seed).split(x))
+        return Folds(x, y, pairs, standardise, f"mean over {splits} shuffle splits, {sides}, {scaled}, seed {seed}", 0)
     if np.sum(counts >= 2) < 2:
         raise InputError(f"a probe needs two classes with two or more rows each; class sizes are {_brief(counts)}")
     alone = np.flatnonzero(counts[y] == 1)
@@ -148,11 +192,7 @@ def _shuffled(
             f"{int(np.sum(counts > 1))} classes"
         ) from None
     pairs = [(np.concatenate([many[inside], alone]), many[outside]) for inside, outside in found]
-    protocol = (
-        f"mean over {splits} stratified shuffle splits, "
-        f"{percent(1 - test_size)} train / {percent(test_size)} test, {len(x)} rows in {len(counts)} classes, "
-        f"{'standardised by the training rows' if standardise else 'features as given'}, seed {seed}"
-    )
+    protocol = f"mean over {splits} stratified shuffle splits, {sides} in {len(counts)} classes, {scaled}, seed {seed}"
     if len(alone):
         protocol += f"; {len(alone)} single-member classes in training only"
     return Folds(x, y, pairs, standardise, protocol, len(counts))

@@ -31,6 +31,7 @@ class LinearR2:
     per_latent: Array  # [d]
     groups: dict[str, float]  # the mean over each named group of latents
     constant: tuple[int, ...]  # latents that are constant on the test rows, given 0
+    each: Array  # [n], what each test row adds: their mean is `mean`
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +102,13 @@ def linear_r2(
     """
     split = held_out(codes, latents, test, test_size, seed, "latents")
     weights, offset = affine_fit(split.codes, split.targets)
-    scores = held_out_r2(split.test_targets, split.test_codes @ weights + offset)
-    still = np.flatnonzero(np.ptp(split.test_targets, axis=0) == 0)
+    predicted = split.test_codes @ weights + offset
+    scores = held_out_r2(split.test_targets, predicted)
+    still = np.ptp(split.test_targets, axis=0) == 0
     means = {name: float(scores[_members(name, group, len(scores))].mean()) for name, group in (groups or {}).items()}
-    return LinearR2(float(scores.mean()), scores, means, tuple(int(j) for j in still))
+    missed = np.square(split.test_targets - predicted) / np.where(still, 1.0, split.test_targets.var(axis=0))
+    each = np.where(still, 0.0, 1 - missed).mean(axis=1)
+    return LinearR2(float(scores.mean()), scores, means, tuple(np.flatnonzero(still).tolist()), each)
 
 
 def mcc(

@@ -96,10 +96,10 @@ def linear_probe(
         return np.asarray(model.predict(query))
 
     found = folds(representations, labels, fitted_on, splits, test_size, standardise, seed)
-    scores = [fold.accuracy(predict(fold.x, fold.y, fold.judged)) for fold in found]
+    each = found.gathered([(fold, predict(fold.x, fold.y, fold.judged) == fold.truth) for fold in found])
     how = f"logistic regression ({solver}, at most {iterations} iterations, C=1), accuracy, {found.protocol}; "
-    how += f"{len(unfinished)} of {len(scores)} fits stopped before converging" if unfinished else "all fits converged"
-    return Probe.of(scores, how, converged=not unfinished)
+    how += f"{len(unfinished)} of {len(each)} fits stopped before converging" if unfinished else "all fits converged"
+    return Probe.of_rows(each, how, converged=not unfinished)
 
 
 def knn_probe(
@@ -139,24 +139,24 @@ def knn_probe(
     def share(rows: int) -> float:
         return min(VALIDATION, CHOOSING / rows)
 
-    def judge(fold: Fold, index: int) -> tuple[float, int]:
+    def judge(fold: Fold, index: int) -> tuple[NDArray[np.bool_], int]:
         if selection == "honest" and len(counts) > 1:
             inside, outside = validation(fold.y, seed + index, share(len(fold.y)))
             said = tallied(fold.x[inside], fold.y[inside], fold.x[outside], counts)
             count = counts[int(np.argmax((said == fold.y[outside]).mean(axis=1)))]
-            return fold.accuracy(tallied(fold.x, fold.y, fold.judged, [count])[0]), count
-        accuracies = [fold.accuracy(said) for said in tallied(fold.x, fold.y, fold.judged, counts)]
-        best = int(np.argmax(accuracies))
-        return accuracies[best], counts[best]
+            return tallied(fold.x, fold.y, fold.judged, [count])[0] == fold.truth, count
+        right = tallied(fold.x, fold.y, fold.judged, counts) == fold.truth
+        best = int(np.argmax(right.mean(axis=1)))
+        return right[best], counts[best]
 
     found = folds(representations, labels, fitted_on, splits, test_size, standardise, seed)
-    judged = [judge(fold, index) for index, fold in enumerate(found)]
-    how, chosen = f"{counts[0]} nearest neighbours", [count for _, count in judged]
+    judged = [(fold, *judge(fold, index)) for index, fold in enumerate(found)]
+    how, chosen = f"{counts[0]} nearest neighbours", [count for *_, count in judged]
     if len(counts) > 1:
         where = f"{percent(share(found.fitting))} of the fitting rows" if selection == "honest" else "the rows judged"
         how = f"nearest neighbours, k = {_listed(chosen)} ({selection}: chosen of {_ranged(counts)} on {where})"
-    return Probe.of(
-        [score for score, _ in judged],
+    return Probe.of_rows(
+        found.gathered([(fold, right) for fold, right, _ in judged]),
         f"{how}, Euclidean, equal votes, accuracy, {found.protocol}",
         selection=selection,
         chosen=chosen if len(counts) > 1 else None,

@@ -228,7 +228,8 @@ class Model:
             raise InputError(f"{found.source} has no {part} rows")
         labels, latents, ids = (None if of is None else of[rows] for of in (found.labels, found.latents, found.ids))
         x = self.inputs(found.batch(rows).numpy(), found.layout)
-        return Observations(found.source, x, labels, found.classes, latents, ids, rows)
+        targets = tuple(target.take(rows) for target in found.targets)
+        return Observations(found.source, x, labels, found.classes, targets, latents, ids, rows)
 
     def embed(self, data: Data, part: Part = "all") -> Any:
         """Representations of rows or images, in the form that the data has.

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from probssl.data.dataset import Target
+
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -20,6 +22,8 @@ class Observations:
     labels: np.ndarray | None = None
     """[n], codes into `classes`."""
     classes: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
+    """All that representations are judged by, the labels among them."""
     latents: np.ndarray | None = None
     """[n, k], the truth behind rows of a world."""
     ids: np.ndarray | None = None
@@ -40,4 +44,5 @@ class Observations:
         """Those of these numbers, in this order."""
         known = {"labels": self.labels, "latents": self.latents, "ids": self.ids, "rows": self.rows}
         chosen: dict[str, Any] = {name: of[rows] for name, of in known.items() if of is not None}
-        return replace(self, x=self.x[torch.from_numpy(rows)], **chosen)
+        targets = tuple(target.take(rows) for target in self.targets)
+        return replace(self, x=self.x[torch.from_numpy(rows)], targets=targets, **chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import re
 import shlex
 import textwrap
@@ -22,13 +23,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from probssl.metrics import METRICS
 from probssl.metrics.outliers import Detection
+from probssl.metrics.paired import CLEAR
 
 if TYPE_CHECKING:
     from probssl.data import DataSet
     from probssl.data.describing import Described
     from probssl.metrics.deaugment import DeaugmentationResult
+    from probssl.objectives.reference import ReferenceLosses
     from probssl.parts.describe import Description
     from probssl.runs.doctor import Diagnosis
     from probssl.runs.evaluation import Comparison
@@ -124,34 +126,26 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def format_value(values: dict[str, float | None], name: str, plus_minus: str = " ± ") -> str:
+def format_value(values: dict[str, float | None], key: str, plus_minus: str = " ± ") -> str:
     """A metric with its spread where it has one."""
-    value = values.get(name)
+    value = values.get(key)
     if value is None:
         return "–"
-    spread = values.get(f"{name}_spread")
-    if spread is not None:
-        return f"{value:.3f}{plus_minus}{spread:.3f}"
-    return f"{value:.0f}" if name == "numerical_rank" else f"{value:.3f}"
-
-
-def best(values: Sequence[float | None], direction: str) -> set[int]:
-    """Which of several numbers are the best, to the three digits that are shown; none where that has no meaning."""
-    known = {place: round(value, 3) for place, value in enumerate(values) if value is not None}
-    if direction == "neither" or len(known) < 2:
-        return set()
-    most = (max if direction == "higher" else min)(known.values())
-    return {place for place, value in known.items() if value == most}
+    name, colon, target = key.partition(":")
+    digits = 0 if name == "numerical_rank" or abs(value) >= 1000 else 1 if abs(value) >= 100 else 3
+    spread = values.get(f"{name}_spread{colon}{target}")
+    return f"{value:,.{digits}f}" + ("" if spread is None else f"{plus_minus}{spread:,.{digits}f}")
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Metrics down, codes across, the best in bold; close together, so that four codes with spreads fit 80 columns."""
+    """The verdict, then metrics down and codes across, what wins in bold; four codes with spreads fit 80 columns."""
     console = terminal()
+    console.print(escape(comparison.source), style="bold", highlight=False)
+    for sentence in () if comparison.verdict is None else comparison.verdict.sentences:
+        console.print(escape(sentence), highlight=False)
+    console.print()
     roomy = console.width >= 100
     table = Table(
-        title=escape(comparison.source),
-        title_style="bold",
-        title_justify="left",
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -162,19 +156,27 @@ def show_comparison(comparison: Comparison) -> None:
     for name in names:
         head, _, tail = name.partition(" ")
         table.add_column(f"{head}\n{tail}", justify="right")
-    present = [m for m in METRICS if any(m.name in values for values in comparison.rows.values())]
-    for metric in present:
-        first = best([values.get(metric.name) for values in comparison.rows.values()], metric.direction)
+    wins = {} if comparison.verdict is None else comparison.verdict.wins
+    for key, (metric, title) in comparison.metrics.items():
         cells = [
-            Text(format_value(values, metric.name, " ± " if roomy else "±"), "bold" if place in first else "")
-            for place, values in enumerate(comparison.rows.values())
+            Text(format_value(values, key, " ± " if roomy else "±"), "bold" if wins.get(key) == name else "")
+            for name, values in comparison.rows.items()
         ]
-        table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
+        table.add_row(f"{ARROWS[metric.direction]} {escape(title)}", *cells)
     console.print(table)
     note = "± standard deviation over splits" if comparison.judged is None else comparison.judged
-    console.print(f"↑ higher is better, ↓ lower; {note}", style="dim", highlight=False)
+    console.print(f"↑ higher is better, ↓ lower, bold wins clearly; {note}", style="dim", highlight=False)
+    if comparison.loss is not None:
+        console.print(_losses(comparison.loss), highlight=False)
     if comparison.deaugmenting:
         show_deaugmenting(comparison)
+
+
+def _losses(found: ReferenceLosses) -> str:
+    """The loss, and between what it lies."""
+    known = {"least possible": found.optimum, "of a constant encoder": found.constant}
+    beside = [f"{name} {estimate.mean:.4g}" for name, estimate in known.items() if estimate is not None]
+    return ", ".join([f"loss {found.model.mean:.4g} on these rows", *beside])
 
 
 UNDOING = {
@@ -189,10 +191,32 @@ UNDOING = {
 """Scores of how well a model undoes augmentations: titles, and which way is better."""
 
 
-def deaugmenting_best(comparison: Comparison) -> list[set[int]]:
-    """The best models of each score, by their numbers."""
+def deaugmenting_wins(comparison: Comparison) -> list[set[int]]:
+    """The model that is clearly better than each other, by its number, for each score whose error is known."""
     results = list(comparison.deaugmenting.values())
-    return [best([getattr(result, name) for result in results], way) for name, (_, way) in UNDOING.items()]
+    return [_clearly_best([_estimate(result, name) for result in results], way) for name, (_, way) in UNDOING.items()]
+
+
+def _estimate(result: DeaugmentationResult, name: str) -> tuple[float, float]:
+    """A score and its standard error."""
+    value = getattr(result, name)
+    share = math.sqrt(value * (1 - value) / result.queries) if name.startswith("top") else math.inf
+    return value, getattr(result, f"{name}_se", share)
+
+
+def _clearly_best(estimates: list[tuple[float, float]], way: str) -> set[int]:
+    sign = {"higher": 1, "lower": -1}.get(way, 0)
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return sign * (one[0] - other[0]) > CLEAR * math.hypot(one[1], other[1])
+
+    if len(estimates) < 2:
+        return set()
+    return {
+        place
+        for place, one in enumerate(estimates)
+        if all(beats(one, other) for at, other in enumerate(estimates) if at != place)
+    }
 
 
 def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
@@ -232,7 +256,7 @@ def show_deaugmenting(comparison: Comparison) -> None:
     for name in (*comparison.deaugmenting, "exact posterior"):
         head, _, tail = name.partition(" ")
         table.add_column(f"{head}\n{tail}", justify="right")
-    for row, ahead in zip(deaugmenting_rows(comparison), deaugmenting_best(comparison), strict=True):
+    for row, ahead in zip(deaugmenting_rows(comparison), deaugmenting_wins(comparison), strict=True):
         table.add_row(*[Text(cell, "bold" if column - 1 in ahead else "") for column, cell in enumerate(row)])
     console = terminal()
     console.print(table)
@@ -276,7 +300,14 @@ def show_part(part: Description) -> None:
         console.print(f"\nadmits collapse of the {kind}: {why}", style="dim")
 
 
-LISTED = {"linear_probe": "probe", "knn_probe": "k-NN", "linear_r2": "latents", "rankme": "RankMe"}
+LISTED = {
+    "linear_probe": "probe",
+    "knn_probe": "k-NN",
+    "ridge_r2": "R²",
+    "knn_r2": "k-NN R²",
+    "linear_r2": "latents",
+    "rankme": "RankMe",
+}
 """Metrics in a list of runs, with short titles."""
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import probssl
 from probssl.errors import ProbsslError
 from probssl.files import write_text
-from probssl.metrics import METRICS, spectra
-from probssl.metrics.summary import Metric
+from probssl.metrics import spectra
 from probssl.report import figures, plane, tiles
 from probssl.report import page as html
-from probssl.report.console import ARROWS, best, deaugmenting_best, deaugmenting_rows, format_value
+from probssl.report.console import ARROWS, deaugmenting_rows, deaugmenting_wins, format_value
 from probssl.report.scatter import scatter
 from probssl.runs import Run
 from probssl.runs.doctor import examine
@@ -39,7 +38,7 @@ def render(run: Run) -> str:
     seconds = f" in {rows[-1]['seconds']:.0f} s" if rows else ""
     lead = (
         f"{html.badge('healthy' if diagnosis.healthy else 'needs attention', diagnosis.healthy)} "
-        f"&nbsp;{html.escape(recipe.title)}, {run.step:,} steps{seconds}"
+        f"&nbsp;{html.escape(recipe.title)}, {run.step:,} steps{seconds}{_verdict(run.comparison)}"
     )
     sections = []
     if not diagnosis.healthy:
@@ -99,34 +98,27 @@ def _deaugmenting(comparison: Comparison) -> str:
         html.table(
             ["", *comparison.deaugmenting, "exact posterior"],
             deaugmenting_rows(comparison),
-            strong=[{column + 1 for column in first} for first in deaugmenting_best(comparison)],
+            strong=[{column + 1 for column in first} for first in deaugmenting_wins(comparison)],
         ),
         f"{first.queries:,} fresh augmentations, each looked for among {first.candidates:,} rows. The exact posterior "
         "knows how augmentations are made; no model does better on average.",
     )
 
 
-def metrics_of(comparison: Comparison) -> list[Metric]:
-    """The metrics that any of the codes has."""
-    return [metric for metric in METRICS if any(metric.name in values for values in comparison.rows.values())]
-
-
-def metric_rows(comparison: Comparison) -> list[list[str]]:
-    """A row for each metric: its title, then the value for each code."""
-    return [
-        [f"{m.title} {ARROWS[m.direction]}", *[format_value(values, m.name) for values in comparison.rows.values()]]
-        for m in metrics_of(comparison)
-    ]
-
-
 def metrics_table(comparison: Comparison) -> str:
-    """Metrics down, codes across, the best of each row in bold."""
-    codes = list(comparison.rows.values())
-    strong = [
-        {place + 1 for place in best([values.get(metric.name) for values in codes], metric.direction)}
-        for metric in metrics_of(comparison)
+    """Metrics down, codes across, in bold what wins clearly."""
+    codes, wins = comparison.rows, {} if comparison.verdict is None else comparison.verdict.wins
+    body = [
+        [f"{title} {ARROWS[metric.direction]}", *[format_value(values, key) for values in codes.values()]]
+        for key, (metric, title) in comparison.metrics.items()
     ]
-    return html.table(["", *comparison.rows], metric_rows(comparison), strong=strong)
+    strong = [{place + 1 for place, name in enumerate(codes) if wins.get(key) == name} for key in comparison.metrics]
+    return html.table(["", *codes], body, strong=strong)
+
+
+def _verdict(comparison: Comparison | None) -> str:
+    sentences = () if comparison is None or comparison.verdict is None else comparison.verdict.sentences
+    return "".join(f'<p class="verdict">{html.escape(sentence)}</p>' for sentence in sentences)
 
 
 def _metrics(run: Run) -> str:
@@ -134,17 +126,16 @@ def _metrics(run: Run) -> str:
     seen = f"{run.comparison.judged}. The encoder saw no labels."
     if run.resolved.facts.relation is not None:
         seen = f"{seen} Rows are drawn afresh from the world."
-    shown = metrics_of(run.comparison)
     protocols = html.table(
         ["metric", "how it was computed"],
-        [[metric.title, run.comparison.protocols.get(metric.name, "")] for metric in shown],
+        [[title, run.comparison.protocols[key]] for key, (_, title) in run.comparison.metrics.items()],
         text=True,
     )
     return html.section(
         "What the representation is worth",
         metrics_table(run.comparison)
         + f"<details><summary>How each number was computed</summary>{protocols}</details>",
-        f"↑ higher is better, ↓ lower, the best in bold; {seen}",
+        f"↑ higher is better, ↓ lower; bold is clearly better than every other column; {seen}",
     )
 
 

@@ -80,6 +80,9 @@ WEAKER = (
 )
 CLUSTERS = Remedy("use a loss that such clusters do not satisfy", "objective", "gedi")
 
+BELOW_PCA = "below PCA"
+"""What is found of a run that PCA of its dimension beats in everything that was measured."""
+
 REMEDIES: dict[str, tuple[Remedy, ...]] = {
     "representation": (
         SLOWER,
@@ -123,6 +126,7 @@ REMEDIES: dict[str, tuple[Remedy, ...]] = {
         *WEAKER,
     ),
     "nothing to learn": WEAKER,
+    BELOW_PCA: (LONGER, *WEAKER, Remedy("ask for more dimensions", "encoder.dim", "higher")),
     "failure": (
         SLOWER,
         BOUNDED,
@@ -214,6 +218,9 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
     notes = _clusters(facts, findings, resolved) + _samples(rows) + ([trouble] if trouble else [])
     if loss is not None:
         findings += _from_loss(loss, resolved, collapsed=bool(findings))
+    if not findings and (behind := _behind_pca(run)) is not None:
+        findings.append(Finding(BELOW_PCA, behind, None, _remedies(BELOW_PCA, resolved)))
+    if loss is not None:
         notes += [*_where_it_stands(loss, resolved), *_best_linear(run)]
     if findings:
         summary = "; ".join(finding.message for finding in findings)
@@ -234,7 +241,16 @@ def verdict(run: Run) -> str:
     if not run.finished:
         return "stopped"
     loss = None if run.comparison is None else run.comparison.loss
-    return "no collapse" if loss is None else _nothing(loss) or "healthy"
+    nothing = None if loss is None else _nothing(loss)
+    if nothing is None and _behind_pca(run) is not None:
+        return BELOW_PCA
+    return nothing or ("no collapse" if loss is None else "healthy")
+
+
+def _behind_pca(run: Run) -> str | None:
+    """By how much PCA is better, where it is better in everything that was read off the representation."""
+    found = None if run.comparison is None else run.comparison.verdict
+    return None if found is None else found.behind_pca
 
 
 def _failures(run: Run) -> list[dict[str, Any]]:

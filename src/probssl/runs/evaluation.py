@@ -11,16 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probssl import metrics
 from probssl.data import world_of
 from probssl.encoders import as_floats, encode
 from probssl.energies import Energy
 from probssl.errors import InputError
+from probssl.layout import Layout
 from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
+from probssl.metrics.summary import METRICS, Evaluation, Metric, of_codes, of_rows, of_target
 from probssl.model import Data, Model, Observations
 from probssl.model.model import WHITENED_ROWS
 from probssl.objectives.reference import ReferenceLosses, reference_losses
 from probssl.pairings import Pairing, SampledPairing
+from probssl.runs.verdict import Verdict, metric_of, reach, without_targets
 from probssl.schema import conform
 from probssl.worlds import Conditional
 
@@ -70,7 +72,9 @@ class Code:
 class Comparison:
     """The metrics of several codes of the same rows, and how they were computed.
 
-    `source` names the data; `loss` is what reference encoders reach.
+    `source` names the data; `loss` is what reference encoders reach; `verdict` is what the metrics come to. Metrics of
+    the first target of classes, or of numbers if there are none, go by their names, those of others by name and target:
+    `knn_probe:income`.
     """
 
     source: str
@@ -79,6 +83,24 @@ class Comparison:
     loss: ReferenceLosses | None = None
     deaugmenting: dict[str, DeaugmentationResult] = dataclasses.field(default_factory=dict)  # code -> scores
     judged: str | None = None  # which rows, and which ones probes were fitted on, where these are not all rows
+    verdict: Verdict | None = None
+    targets: dict[str, str] = dataclasses.field(default_factory=dict)  # name -> "classes" or "numbers"
+
+    @property
+    def metrics(self) -> dict[str, tuple[Metric, str]]:
+        """Metrics and their titles by key: of targets first, then what needs none."""
+        places = {name: place for place, name in enumerate(self.targets)}
+        found = {}
+        for key in self.protocols:
+            metric, target = metric_of(key), key.partition(":")[2]
+            if metric is not None and not target and {"labels", "numbers"} & set(metric.needs):
+                target = _plain(self.targets)
+            if metric is not None:
+                title = f"{metric.title}, {target}" if target and len(places) > 1 else metric.title
+                found[key] = places.get(target, len(places)), METRICS.index(metric), metric, title
+        return {
+            key: (metric, title) for key, (*_, metric, title) in sorted(found.items(), key=lambda item: item[1][:2])
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -89,6 +111,8 @@ class Comparison:
             "loss": None if self.loss is None else self.loss.as_dict(),
             "deaugmenting": {name: dataclasses.asdict(result) for name, result in self.deaugmenting.items()},
             **({} if self.judged is None else {"judged": self.judged}),
+            **({} if self.verdict is None else {"verdict": self.verdict.as_dict()}),
+            "targets": self.targets,
         }
 
     def _repr_html_(self) -> str:
@@ -105,6 +129,16 @@ class Comparison:
             "deaugmenting": {name: _scores(stored) for name, stored in deaugmenting.items()},
         }
         return conform({**values, **read}, cls)
+
+
+def _plain(targets: dict[str, str]) -> str:
+    """The target whose metrics go by their own names: the first of classes, or of numbers if there are none."""
+    return next((name for name, kind in targets.items() if kind == "classes"), next(iter(targets), ""))
+
+
+def _suffix(target: str, targets: dict[str, str]) -> str:
+    """What ends the keys of the metrics of a target."""
+    return "" if target == _plain(targets) else f":{target}"
 
 
 def _scores(stored: dict[str, Any]) -> DeaugmentationResult:
@@ -186,15 +220,17 @@ def codes(
     ground: Ground | None = None,
     fitting: Observations | None = None,
 ) -> Iterator[Code]:
-    """Raw features, PCA of the model's dimension, the untrained and the trained encoder, all on the model's inputs."""
+    """The trained encoder, PCA of the model's dimension, raw features and the untrained encoder, on the same inputs."""
     ground = Ground.of(model, observed) if ground is None else ground
     generator = torch.Generator().manual_seed(seed)
     x_aug = None if ground is None else ground.observe(ground.pairing.sample(ground.rows, generator))
     rows = observed.x if fitting is None else fitting.x
+    raw, *pca = baselines(rows, [min(model.dim, len(rows), model.facts.features)], model.facts.layout).items()
     encoders = {
-        **baselines(rows, [min(model.dim, len(rows), model.facts.features)]),
-        UNTRAINED: model.initial(as_floats(observed.x)).encoder,
         TRAINED: model.encoder,
+        **dict(pca),
+        **dict([raw]),
+        UNTRAINED: model.initial(as_floats(observed.x)).encoder,
     }
     for name, encoder in encoders.items():
         z, partner, fitted = (
@@ -205,12 +241,17 @@ def codes(
         yield Code(name, z, partner, fitted)
 
 
-def baselines(x: Tensor, dims: Sequence[int]) -> dict[str, nn.Module]:
-    """What takes no training, as encoders: the numbers as they are, and PCA of the rows x to each of the dimensions."""
-    mean, axes = principal_axes(x)
+def baselines(x: Tensor, dims: Sequence[int], layout: Layout | None = None) -> dict[str, nn.Module]:
+    """What takes no training, as encoders: the numbers as they are, and PCA of the rows x to each of the dimensions.
+
+    Mixed rows, as `layout` says, are taken as standardised numbers with a 0 in gaps and an indicator, 0 or 1, for every
+    level and every gap.
+    """
+    flat = Flat() if layout is None or layout.plain else Indicators(layout)
+    mean, axes = principal_axes(encode(flat, x))
     return {
-        RAW_IMAGES if x.ndim == 4 else RAW: Flat(),
-        **{pca_name(dim): nn.Sequential(Flat(), _projection(mean, axes[:, :dim])) for dim in dims},
+        RAW_IMAGES if x.ndim == 4 else RAW: flat,
+        **{pca_name(dim): nn.Sequential(flat, _projection(mean, axes[:, :dim])) for dim in dims},
     }
 
 
@@ -224,6 +265,25 @@ class Flat(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x).flatten(1)
+
+
+class Indicators(nn.Module):
+    """Mixed rows [n, columns], with codes of levels and NaN for gaps, as numbers [n, layout.width]."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = []
+        for column, values in zip(self.layout.columns, x.T, strict=True):
+            gap = values.isnan()
+            if column.coded:
+                parts += [(values == code).to(x.dtype) for code in range(len(column.levels))]
+            else:
+                parts.append(values.where(~gap, torch.zeros_like(values)))
+            parts += [gap.to(x.dtype)] * column.gaps
+        return torch.stack(parts, 1)
 
 
 def principal_axes(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -270,35 +330,52 @@ def evaluate(
     observed, fitting = judged_rows(model, data, seed, depth)
     if len(observed) < 2:
         raise InputError(f"{observed.source} has 1 row to judge by, and evaluating needs more")
-    rows: dict[str, dict[str, float | None]] = {}
-    protocols: dict[str, str] = {}
+    found: dict[str, Evaluation] = {}
     ground = Ground.of(model, observed)
+    targets = {target.name: "classes" if target.classes else "numbers" for target in observed.targets}
     for code in codes(model, observed, seed=seed, ground=ground, fitting=fitting):
         announce(f"evaluating the {code.name}")
-        fitted_on = None
-        if code.fitting is not None and fitting is not None and fitting.labels is not None:
-            fitted_on = code.fitting, fitting.labels
-        result = metrics.evaluate(
-            code.z,
-            labels=observed.labels,
-            partner=code.partner,
-            latents=observed.latents,
-            fitted_on=fitted_on,
-            quick=depth == "quick",
-            seed=seed % 2**32,
-        )
-        rows[code.name], protocols = result.values, result.protocols
-    judged = _which_rows(observed, fitting)
-    if ground is None:
-        return Comparison(observed.source, rows, protocols, judged=judged)
-    loss = None
-    if not model.objective.needs.index:  # only training can say which rows a batch holds
-        announce("comparing the loss with the least possible")
-        loss = _loss_standing(model, ground, seed)
-    if isinstance(ground.pairing, SampledPairing):  # nobody knows how likely a source is
-        return Comparison(observed.source, rows, protocols, loss, judged=judged)
-    announce("undoing augmentations")
-    return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed), judged)
+        judging: dict[str, Any] = {"quick": depth == "quick", "seed": seed % 2**32}
+        read = of_codes(code.z, partner=code.partner, latents=observed.latents, **judging)
+        for place, target in enumerate(observed.targets):
+            known = None if fitting is None else fitting.targets[place].values
+            fitted_on = None if code.fitting is None or known is None else (code.fitting, known)
+            numbers = {"numbers": not target.classes}
+            scores = of_target(code.z, target.values, fitted_on=fitted_on, **numbers, **judging)
+            if code.name == RAW and model.facts.kind == "table" and depth == "full":
+                apart = None if fitting is None or known is None else (fitting.x.numpy(), known)
+                coded = model.facts.layout.coded
+                scores |= of_rows(
+                    observed.x.numpy(), target.values, categorical=coded, fitted_on=apart, seed=seed % 2**32, **numbers
+                )
+            read |= scores.named(_suffix(target.name, targets))
+        found[code.name] = read
+    loss = deaugmented = None
+    if ground is not None:
+        if not model.objective.needs.index:  # only training can say which rows a batch holds
+            announce("comparing the loss with the least possible")
+            loss = _loss_standing(model, ground, seed)
+        if not isinstance(ground.pairing, SampledPairing):  # of which nobody knows how likely a source is
+            announce("undoing augmentations")
+            deaugmented = _deaugmenting(model, ground, seed)
+    called = {_suffix(name, targets): name if len(targets) > 1 else "" for name in targets}
+    trained, *others = found
+    return Comparison(
+        observed.source,
+        {name: code.values for name, code in found.items()},
+        {key: protocol for code in reversed(found.values()) for key, protocol in code.protocols.items()},
+        loss,
+        deaugmented or {},
+        _which_rows(observed, fitting),
+        reach(
+            found,
+            trained,
+            [name for name in others if name != UNTRAINED],
+            called or {"": ""},
+            without_targets(found[trained], model.dim, loss),
+        ),
+        targets,
+    )
 
 
 def _which_rows(judged: Observations, fitting: Observations | None) -> str:
@@ -340,7 +417,7 @@ def _loss_standing(model: Model, ground: Ground, seed: int) -> ReferenceLosses:
 
 
 def deaugmenting(model: Model, data: Data, *, seed: int = 0) -> dict[str, DeaugmentationResult]:
-    """How well the untrained and the trained model find the source of 512 fresh augmentations among the rows.
+    """How well the trained and the untrained model find the source of 512 fresh augmentations among the rows.
 
     On tables so large that this would take long, of fewer, at least 64.
     """
@@ -351,8 +428,8 @@ def _deaugmenting(model: Model, ground: Ground, seed: int) -> dict[str, Deaugmen
     x, before = ground.rows, model.initial(as_floats(ground.observe(ground.rows[:WHITENED_ROWS])))
     return undo_augmentations(
         {
-            UNTRAINED: (ground.encoder(before.encoder), before.objective.energy),
             TRAINED: (ground.encoder(model.encoder), model.objective.energy),
+            UNTRAINED: (ground.encoder(before.encoder), before.objective.energy),
         },
         ground.pairing,
         x,

@@ -11,7 +11,7 @@ from probssl.runs.doctor import verdict
 from probssl.runs.evaluation import TRAINED
 from probssl.runs.folder import RECIPE, Run
 
-SHOWN = ("linear_probe", "knn_probe", "linear_r2", "rankme")
+SHOWN = ("linear_probe", "knn_probe", "ridge_r2", "knn_r2", "linear_r2", "rankme")
 """Metrics of a line, those that a run has."""
 
 

@@ -83,7 +83,7 @@ def needed(
         batch=2.0 * SINGLE * batch * views * (layers + features),
         pairs=float(SINGLE * objective.pair_matrices * batch**2),
         data=data,
-        evaluation=2 * weights + max(data, 5.0 * DOUBLE * judged * features) * bool(judged) + reference,
+        evaluation=2 * weights + max(data, 9.0 * DOUBLE * judged * features) * bool(judged) + reference,
     )
 
 
