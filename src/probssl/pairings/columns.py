@@ -21,8 +21,12 @@ ATOMS = 128
 SORTED = 2**22
 """So many numbers are sorted for their quantiles; of a wide table those of some rows."""
 
-AT_ONCE = 2**18
+AT_ONCE = 2**16
 """So many distances to atoms are computed together, which stay in the cache."""
+
+
+NOTHING = 80.0
+"""e^−80 of the largest term adds nothing to a sum, and exponentials of less are slow."""
 
 
 class ResampledColumns(FeaturewisePairing):
@@ -234,7 +238,8 @@ class ResampledColumns(FeaturewisePairing):
     def _log_replaced(self, x_aug: Tensor) -> Tensor:
         """log R of each group, R = (1 − ρ)[(1 − m) Σ_a w_a K(x̃ | a) + m 1{x̃ is a gap}], but for σ: [..., G]."""
         atoms, frequencies = self._as(x_aug, "atoms", "frequencies")
-        white, centres = self._scaled(x_aug), self._scaled(atoms).mT.unsqueeze(-3)  # [..., d], [..., 1, d, A]
+        white = self._scaled(x_aug)
+        centres = self._scaled(atoms).mT.contiguous().unsqueeze(-3)  # [..., 1, d, A]
         drawn = x_aug.new_empty(*x_aug.shape[:-1], len(self.leads))
         size = max(1, AT_ONCE // max(1, white[..., 0].numel() * centres.shape[-1]))
         for part in self.lone.split(size):
@@ -253,7 +258,9 @@ class ResampledColumns(FeaturewisePairing):
 
 def _log_mean_kernel(squares: Tensor) -> Tensor:
     """log of the mean of exp(−½ squares) over the last dimension."""
-    return squares.mul_(-0.5).logsumexp(-1) - math.log(squares.shape[-1])
+    logs = -0.5 * squares
+    logs = logs.clamp(logs.amax(-1, keepdim=True) - NOTHING)
+    return logs.logsumexp(-1) - math.log(logs.shape[-1])
 
 
 def quantiles(rows: Tensor, count: int) -> Tensor:

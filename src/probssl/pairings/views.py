@@ -142,7 +142,7 @@ class SampledPairing(Pairing):
 
 
 class FeaturewisePairing(Pairing):
-    """A pairing that treats features alike and apart: x̃ comes from x and random numbers of the shape of x.
+    """A pairing of rows that makes x̃ from x and random numbers of the shape of x.
 
     So K of them, their parameters stacked to [K, 1, 1] or [K, 1, d], are one pairing of K batches [K, n, d], which is
     how many models train as one. A subclass writes `fill` and `combine` in place of `sample`.
