@@ -10,7 +10,7 @@ import numpy as np
 
 from probssl.data.dataset import Target
 from probssl.data.kinds import Typed, Use, shortest
-from probssl.data.loading import Asked, Names, chosen, held_by, understand
+from probssl.data.loading import Asked, Names, chosen, held_by, refuse_faults, understand
 from probssl.errors import InputError
 
 EXAMPLES = 3
@@ -57,9 +57,11 @@ def describe(
         raise InputError(f"{source} holds images, which have no columns: describe is for tables")
     choice, named = chosen(columns, asked)
     found = understand(columns, asked, choice, named)
-    features = {one.name: _of_column(one) for one in found.features}
+    every = list(found.features)
+    refuse_faults(columns.where, every, own=False)
+    features = {one.name: _of_column(one) for one in every}
     targets = {one.name: _of_target(one) for one in found.targets}
-    rows = len((found.features or found.targets)[0].values)
+    rows = len((every or found.targets)[0].values)
     shown = {**features, **targets}
     return rows, [shown[name] for name in columns.names if name in shown]
 

@@ -22,11 +22,14 @@ Use = ColumnKind | Literal["id", "constant"]
 KINDS: tuple[Use, ...] = ("number", "category", "yes/no", "date", "text", "id")
 """What a person may say of a column; that it is constant is found."""
 
-MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-")
+MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-", ".", "..")
 """Cells that say that there is no value, in lower case."""
 
 ALIKE = 0.95
 """Share of the cells that must be numbers, or dates, for the column to be one; the others become gaps."""
+WORDS = 2
+"""Different texts among more than `MOST_REPEATED` numbers that become gaps even if they are many: they have a meaning
+of their own, as "ancient" among years."""
 UNIQUE = 0.95
 """Share of the cells that differ from all others from which on hardly any repeats."""
 FEW = 10
@@ -141,7 +144,7 @@ def _of_numbers(name: str, values: np.ndarray, asked: Use | None, words: Sequenc
     known = values[~gaps] if gaps.any() else values
     found = Typed(name, asked or "number", values, notes=notes)
     if asked is None:
-        if not len(known) or known.min() == known.max():
+        if not len(known) or (known.min() == known.max() and len(values) > 1):
             if len(known) and len(known) < len(values):
                 return _coded(found, "category", words)  # which rows have it is all that it says
             return _constant(found, "" if not len(known) else words[int(known[0])] if words else shortest(known[0]))
@@ -173,16 +176,15 @@ def _row_numbers(found: Typed, known: np.ndarray) -> Typed:
         return found
     counted = known[0] in (0, 1) and len(known) == len(found.values) and (np.diff(known) == 1).all()
     if counted:
-        return _named_rows(_coded(found, "id"), "counts the rows")
+        return _named_rows(_coded(found, "id"), "counts the rows", "number")
     if _CODE_NAME.search(found.name):
         return _coded(found, "category")
     if not _ID_NAME.search(found.name):
         return found
     unique = len(np.unique(known))
     if unique > UNIQUE * len(known) or unique > MOST_REPEATED:
-        return _named_rows(
-            _coded(found, "id"), f"names rows ({plural(unique, 'value')} in {plural(len(known), 'row')})"
-        )
+        why = f"names rows ({plural(unique, 'value')} in {plural(len(known), 'row')})"
+        return _named_rows(_coded(found, "id"), why, "number")
     return _coded(found, "category")
 
 
@@ -208,7 +210,8 @@ def _of_dates(name: str, values: np.ndarray, asked: Use | None, notes: tuple[str
         return _of_texts(name, pa.chunked_array([pa.array(texts, pa.string())]), asked, MISSING, False)
     known = values[~np.isnan(values)]
     found = Typed(name, asked or "date", values, notes=notes)
-    if asked is None and (not len(known) or known.min() == known.max()) and len(known) in (0, len(values)):
+    same = not len(known) or (known.min() == known.max() and len(values) > 1)
+    if asked is None and same and len(known) in (0, len(values)):
         return _constant(found, str(np.datetime64(int(known[0]), "s")) if len(known) else "")
     return found
 
@@ -221,15 +224,19 @@ def _split(cells: pyarrow.ChunkedArray, missing: Collection[str]) -> tuple[Any, 
     coded = (cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()).unify_dictionaries()
     whole = coded.combine_chunks()
     whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-    words = pc.utf8_trim_whitespace(pc.fill_null(whole.dictionary.cast(pa.string()), ""))
-    if pc.any(pc.match_substring_regex(words, '^".*"$')).as_py():
+    written = pc.fill_null(whole.dictionary.cast(pa.string()), "")
+    words = pc.utf8_trim_whitespace(written)
+    if pc.any(pc.starts_with(words, '"')).as_py():
         words = pc.utf8_trim(words, '"')  # quoted behind a space
-    again = words.dictionary_encode()
-    kept = ~pc.is_in(pc.utf8_lower(again.dictionary), pa.array(list(missing))).to_numpy(zero_copy_only=False)
-    place = np.where(kept, np.cumsum(kept) - 1, -1)[again.indices.to_numpy()] if len(words) else np.array([], int)
+    place = np.arange(len(words))
+    if not words.equals(written):
+        again = words.dictionary_encode()
+        words, place = again.dictionary, again.indices.to_numpy()
+    kept = ~pc.is_in(pc.utf8_lower(words), pa.array(list(missing))).to_numpy(zero_copy_only=False)
+    place = np.where(kept, np.cumsum(kept) - 1, -1)[place]
     indices = pc.fill_null(whole.indices.cast(pa.int64()), len(place)).to_numpy()
     codes = np.append(place, -1)[indices]
-    levels = again.dictionary.filter(pa.array(kept))
+    levels = words.filter(pa.array(kept))
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     if (counts == 0).any():  # levels that a frame knows and does not use
         used = counts > 0
@@ -243,16 +250,17 @@ def _of_texts(name: str, cells: Any, asked: Use | None, missing: Collection[str]
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     total = int(counts.sum())
     found = Typed(name, asked or "category", np.where(codes < 0, np.nan, codes))
-    if asked is None and len(levels) <= 1 and total in (0, len(codes)):
+    if asked is None and len(levels) <= 1 and total in (0, len(codes)) and (len(codes) > 1 or not total):
         return _constant(found, levels[0].as_py() if total else "")
     pair = _words(levels)
     if asked == "yes/no" or (asked in (None, "number") and pair):
         return _yes_no(found, levels, pair, asked)
     if asked == "number" or (asked is None and not _are_codes(name, levels)):
         values, remark = numbers(levels, comma)
-        share = counts[~np.isnan(values)].sum() / max(total, 1)
-        few_levels = np.isnan(values).sum() > 0 and len(levels) <= MOST_REPEATED
-        if share == 1 or (share >= ALIKE and (asked or not few_levels)):
+        good = ~np.isnan(values)
+        share = counts[good].sum() / max(total, 1)
+        most = share >= ALIKE or (share > 0.5 and good.sum() > MOST_REPEATED and len(good) - good.sum() <= WORDS)
+        if share == 1 or (most and (asked or len(levels) > MOST_REPEATED)):
             notes = _left_over(levels, counts, np.isnan(values), "not a number", "not numbers") + _remarks(remark)
             numeric = _of_numbers(name, np.append(values, np.nan)[codes], asked)
             return replace(numeric, notes=notes + numeric.notes)
@@ -269,8 +277,10 @@ def _of_texts(name: str, cells: Any, asked: Use | None, missing: Collection[str]
         if share >= ALIKE and (asked or len(levels) > 1 or total < len(codes)):
             notes = _left_over(levels, counts, np.isnan(seconds), "not a date", "not dates") + _remarks(remark)
             return _of_dates(name, np.append(seconds, np.nan)[codes], asked, notes)
-    named = _by_name(found, levels)
-    return named if asked else _by_repetition(named, levels, counts)
+    found = found if asked else _by_repetition(found, levels, counts)
+    if found.kind in ("text", "id"):  # in no order
+        return replace(found, levels=tuple(levels.to_pylist()))
+    return _by_name(found, levels)
 
 
 def _are_codes(name: str, levels: Any) -> bool:
@@ -301,8 +311,11 @@ def ordered(texts: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
     import pyarrow as pa
 
     values = plain_numbers(pa.array(texts, pa.string())).tolist()
-    padded = any(re.match(r"[+-]?0\d", text) for text in texts)
-    if texts and not padded and all(np.isfinite(value) and abs(value) < LARGEST for value in values):
+    if (
+        texts
+        and all(abs(value) < LARGEST for value in values)
+        and not any(re.match(r"[+-]?0\d", text) for text in texts)
+    ):
         unique = sorted(set(values))
         rank: dict[Any, int] = {value: place for place, value in enumerate(unique)}
         return tuple(map(shortest, unique)), [rank[value] for value in values]
@@ -360,9 +373,9 @@ def _constant(found: Typed, value: str) -> Typed:
     return replace(found, kind="constant", levels=(), notes=(f"{what}, and is left out",))
 
 
-def _named_rows(found: Typed, why: str) -> Typed:
-    back = option("--kind", f"{found.name}=category" if found.levels else f"{found.name}=number")
-    return replace(found, kind="id", notes=(f"{why}, and is no feature; {back} makes it one",))
+def _named_rows(found: Typed, why: str, back: Use = "category") -> Typed:
+    advice = option("--kind", f"{found.name}={back}")
+    return replace(found, kind="id", notes=(f"{why}, and is left out; {advice} makes it a feature",))
 
 
 def _remarks(remark: str) -> tuple[str, ...]:

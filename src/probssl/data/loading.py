@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,7 +74,7 @@ def load(
     of_tables = {
         "label": asked.labels,
         "drop": drop,
-        "kind": kinds,
+        "kind": kinds or None,
         "missing": missing,
         "encoding": encoding,
         "layout": layout,
@@ -194,7 +194,8 @@ def held_by(source: object, asked: Asked, seed: int, progress: Progress | None) 
 class Understood:
     """All columns of a source that something is done with, read and understood."""
 
-    features: list[Typed]
+    features: Iterator[Typed]
+    """One after the other, so that none is kept longer than it is needed."""
     targets: list[Target]
     beside: dict[str, np.ndarray]
     """Texts, of columns that name rows, group them or say which are for the test."""
@@ -208,9 +209,6 @@ def understand(columns: Columns, asked: Asked, choice: Choice, kinds: list[Use |
     texts |= {index for index in choice.labels if columns.names[index] in beside_kinds} | set(choice.beside.values())
     places = [*choice.features, *choice.labels, *choice.beside.values()]
     cells = dict(zip(places, columns.read(places, texts), strict=True))
-    features = []
-    for index, name, kind in zip(choice.features, choice.names, kinds, strict=True):
-        features.append(typed(name, cells.pop(index), kind, missing=missing, comma=columns.comma))
     targets = [
         target(
             columns.names[index],
@@ -226,9 +224,12 @@ def understand(columns: Columns, asked: Asked, choice: Choice, kinds: list[Use |
     beside = {}
     for purpose, index in choice.beside.items():
         found = typed(columns.names[index], cells[index], "category", missing=missing)
-        _refuse_faults(columns.where, [found], own=False)
+        refuse_faults(columns.where, [found], own=False)
         beside[purpose] = found.cells()
-    _refuse_faults(columns.where, features, own=asked.layout is not None)
+    features = (
+        typed(name, cells.pop(index), kind, missing=missing, comma=columns.comma)
+        for index, name, kind in zip(choice.features, choice.names, kinds, strict=True)
+    )
     return Understood(features, targets, beside)
 
 
@@ -265,13 +266,9 @@ def _table(written: str, columns: Columns, asked: Asked, test: str | None) -> Ta
         features = tuple(Column(name, gaps=bool(gap)) for name, gap in zip(choice.names, gaps, strict=True))
     else:
         found = understand(columns, asked, choice, kinds)
-        used = [one for one in found.features if one.kind not in ("id", "constant")]
-        features = tuple(one.column for one in used)
-        values = _stacked(columns.where, used, found)
-        notes = tuple(f"column {quoted(one.name)} {note}" for one in found.features for note in one.notes)
-        naming = [one for one in found.features if one.kind == "id"]
+        values, features, notes, naming = _stacked(columns.where, found, len(choice.features), asked)
         if ids is None and len(naming) == 1:
-            ids = naming[0].cells()
+            ids = naming[0]
     groups = found.beside.get("groups")
     return Table(
         written,
@@ -287,15 +284,31 @@ def _table(written: str, columns: Columns, asked: Asked, test: str | None) -> Ta
     )
 
 
-def _stacked(where: str, used: list[Typed], found: Understood) -> np.ndarray:
-    """Columns beside each other; each is given up as soon as it is copied."""
-    sized = [*(one.values for one in found.features), *(one.values for one in found.targets), *found.beside.values()]
-    rows = len(sized[0]) if sized else 0
-    memory.require(8.0 * rows * len(used), f"reading {where}", ADVICE)
-    values = np.empty((rows, len(used)))
-    for place, one in enumerate(used):
-        values[:, place] = one.values
-    return values
+def _stacked(
+    where: str, found: Understood, count: int, asked: Asked
+) -> tuple[np.ndarray, tuple[Column, ...], tuple[str, ...], list[np.ndarray]]:
+    """The features beside each other and their columns, sentences about all columns, and cells of those of ids."""
+    beside = [*(one.values for one in found.targets), *found.beside.values()]
+    values = np.empty((len(beside[0]) if beside else 0, 0))
+    columns: list[Column] = []
+    notes: list[str] = []
+    naming, wrong = [], []
+    for one in found.features:
+        if not values.shape[1]:
+            memory.require(8.0 * len(one.values) * count, f"reading {where}", ADVICE)
+            values = np.empty((len(one.values), count))
+        notes += [f"column {quoted(one.name)} {note}" for note in one.notes]
+        if one.fault:
+            wrong.append(one)
+        elif one.kind == "id":
+            naming.append(one.cells())
+        elif one.kind != "constant":
+            values[:, len(columns)] = one.values
+            columns.append(one.column)
+    refuse_faults(where, wrong, own=asked.layout is not None)
+    if len(columns) < values.shape[1]:
+        values = np.ascontiguousarray(values[:, : len(columns)])
+    return values, tuple(columns), tuple(notes), naming
 
 
 def _finite(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -308,7 +321,7 @@ def _finite(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, tuple
     return np.where(infinite, np.nan, values), (f"{what} are taken for gaps",)
 
 
-def _refuse_faults(where: str, found: Sequence[Typed], *, own: bool = True) -> None:
+def refuse_faults(where: str, found: Sequence[Typed], *, own: bool = True) -> None:
     """One sentence about all columns that cannot be read as they should be."""
     wrong = [one for one in found if one.fault]
     if not wrong:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 YES_NO = (("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("0", "1"))
 """Pairs of words, in any case, that say no and yes."""
+
+SOME = 1000
+"""Texts that are looked at before all are."""
 
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
@@ -33,7 +37,9 @@ _DATES = tuple(
         r"^(?P<year>[12]\d{3})[-/.](?P<month>\d{1,2})(?:[-/.](?P<day>\d{1,2}))?",
         r"^(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second_part>\d{1,2})[-/.](?P<year>\d{4}|\d{2})",
         r"^(?P<day>\d{1,2})[ -](?P<name>[A-Za-z]{3,9})\.?[ ,-]+(?P<year>\d{4}|\d{2})",
-        r"^(?:[A-Za-z]{3,9},? +)?(?P<name>[A-Za-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>\d{4})",
+        r"^(?:[A-Za-z]{3,9},? +)?(?P<name>[A-Za-z]{3,9})[. -]+(?P<day>\d{1,2})[, -]+(?P<year>\d{4})",
+        r"^(?P<name>[A-Za-z]{3,9})[. -]+(?P<year>[12]\d{3})",
+        r"^(?P<year>[12]\d{3})[: -]*(?:[qQ](?P<quarter>[1-4])|(?P<name>[A-Za-z]{3,9}))",
     )
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -58,6 +64,11 @@ def numbers(texts: pyarrow.Array, comma: bool = False) -> tuple[np.ndarray, str]
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    some = _some(texts)
+    if len(texts) > SOME and pc.extract_regex(some, _DECORATED).null_count > len(some) / 2:
+        values = plain_numbers(some)
+        if np.isnan(values).mean() > 0.5:
+            return np.full(len(texts), np.nan), ""
     values = plain_numbers(texts)
     rest = np.flatnonzero(np.isnan(values))
     if not len(rest):
@@ -97,17 +108,26 @@ def dates(texts: pyarrow.Array) -> tuple[np.ndarray, str]:
     Years come first, or last after two numbers or the name of a month; hours may follow. Where all of a column could be
     month/day or day/month, the month is first unless points divide them.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    best, remark = np.full(len(texts), np.nan), ""
-    for pattern in _DATES:
-        parts = pc.extract_regex(texts, pattern)
-        if parts.null_count == len(parts):
-            continue
-        found, said = _seconds(parts)
-        if np.isfinite(found).sum() > np.isfinite(best).sum():
-            best, remark = found, said
-    return best, remark
+    if not len(texts):
+        return np.empty(0), ""
+    some = _some(texts)
+    known = [pc.sum(pc.match_substring_regex(some, pattern)).as_py() for pattern in _DATES]
+    best = int(np.argmax(known))
+    if not known[best]:
+        return np.full(len(texts), np.nan), ""
+    if best == 0:
+        with contextlib.suppress(pa.ArrowInvalid):  # the quick way, for dates as ISO 8601 has them, without a zone
+            return texts.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy() / 1e6, ""
+    return _seconds(pc.extract_regex(texts, _DATES[best]))
+
+
+def _some(texts: pyarrow.Array) -> pyarrow.Array:
+    """Up to `SOME` of many texts, evenly spaced: what they are not, the others are not either."""
+    every = max(1, len(texts) // SOME)
+    return texts.take(np.arange(0, len(texts), every)) if every > 1 else texts
 
 
 def _seconds(parts: pyarrow.StructArray) -> tuple[np.ndarray, str]:
@@ -118,7 +138,7 @@ def _seconds(parts: pyarrow.StructArray) -> tuple[np.ndarray, str]:
     remark = ""
 
     def text(name: str) -> Any:
-        return pc.fill_null(pc.struct_field(parts, name), "")
+        return pc.fill_null(pc.struct_field(parts, name), "") if name in names else pa.array([""] * len(parts))
 
     def number(name: str, empty: float = 0.0) -> np.ndarray:
         cells = text(name)
@@ -138,9 +158,11 @@ def _seconds(parts: pyarrow.StructArray) -> tuple[np.ndarray, str]:
         day, month = (first, second) if day_first else (second, first)
     else:
         day = number("day", 1)
+        quarter = number("quarter")
         if "name" in names:
             words = pc.utf8_lower(pc.utf8_slice_codeunits(text("name"), 0, 3))
             month = 1 + pc.fill_null(pc.index_in(words, pa.array(_MONTHS)), -1).to_numpy(zero_copy_only=False)
+            month = np.where(quarter > 0, 3 * quarter - 2, month)
         else:
             month = number("month", 1)
     hour, minute, second = number("hour"), number("minute"), number("second")

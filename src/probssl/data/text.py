@@ -25,10 +25,11 @@ from probssl.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-BLOCK = 1 << 22
+BLOCK = 1 << 21
 """Bytes read at a time. A longer line is not one of a table that anyone trains on, but may well be a bomb."""
-SAMPLE = 1 << 20
+SAMPLE = 1 << 18
 """Bytes that header, delimiter and columns of plain numbers are known by."""
+_PACKINGS = {".gz": "gzip", ".zst": "zstd"}
 _LOOKED_AT = 50
 """Rows that decide on the delimiter."""
 
@@ -53,6 +54,10 @@ def open_text(path: Path, missing: Collection[str] = (), encoding: str | None = 
     """The columns of a CSV or TSV file, `.gz` or `.zst` or not."""
     with unpacked(path) as stream:
         sample = stream.read(SAMPLE)
+        if sample.count(b"\n") < 2:
+            sample += stream.read(BLOCK - SAMPLE)
+    if len(sample) >= BLOCK and not sample.count(b"\n") + sample.count(b"\r"):
+        raise _too_long(path)
     form = _form(path, sample, encoding)
     numeric = _numeric(path, sample, form, missing)
 
@@ -81,8 +86,8 @@ def unpacked(path: Path) -> Iterator[pyarrow.NativeFile]:
     except pa.ArrowInvalid:
         raise
     except (OSError, EOFError) as error:
-        packed = path.suffix.lower() in (".gz", ".zst")
-        what = f"is not a whole {path.suffix[1:]} file" if packed else "cannot be read"
+        packed = path.suffix.lower() in _PACKINGS
+        what = f"is not a whole {_PACKINGS[path.suffix.lower()]} file" if packed else "cannot be read"
         raise InputError(f"{path} {what} ({one_line(error)}): fetch or write it again") from error
 
 
@@ -110,7 +115,6 @@ def _form(path: Path, sample: bytes, encoding: str | None) -> Form:
     named = not _is_data(cells)
     if not named:
         return Form(delimiter, encoding, generated_names(len(cells)), False, skipped)
-    cells[0] = cells[0].removeprefix("#").strip()
     wider = rows and all(len(row) == len(cells) + 1 for _, row in rows)
     if wider and all(not row[-1] for _, row in rows):
         cells.append("")  # a delimiter at the end of every row
@@ -177,7 +181,15 @@ def _sniff(text: str) -> str:
         usual = max(set(widths), key=widths.count)
         return (widths.count(usual) / len(widths) if usual > 1 else 0.0, widths[0])
 
-    return max(",;\t|", key=quality)
+    best = max(",;\t|", key=quality)
+    return " " if quality(best)[0] == 0 and quality(" ")[0] == 1 and _mostly_numbers(text) else best
+
+
+def _mostly_numbers(text: str) -> bool:
+    import pyarrow as pa
+
+    cells = [cell for _, row in _records(text, " ", _LOOKED_AT)[1:] for cell in row if cell]
+    return bool(np.isfinite(plain_numbers(pa.array(cells, pa.string()))).mean() > 0.5) if cells else False
 
 
 def _is_data(cells: Sequence[str]) -> bool:
@@ -223,11 +235,11 @@ def _read(
     import pyarrow as pa
     import pyarrow.csv as arrow
 
-    ragged: list[Any] = []
+    ragged = 0
 
     def handle(row: Any) -> str:
-        if row.actual_columns > 1 or row.text.strip():
-            ragged.append((row.actual_columns, row.text) if not ragged else None)
+        nonlocal ragged
+        ragged += row.actual_columns > 1 or bool(row.text.strip())
         return "skip"
 
     width = len(form.names)
@@ -255,7 +267,7 @@ def _read(
             for batch in reader:
                 batches.append(batch)
                 size += batch.nbytes
-                memory.require(2.0 * size, f"reading {path}", ADVICE) if size > BLOCK else None
+                memory.require(2.0 * size, f"reading {path}", ADVICE)
     except pa.ArrowInvalid as error:
         text = str(error)
         if "UTF8" in text or "codec can't decode" in text:
@@ -263,10 +275,7 @@ def _read(
         if "conversion error" in text and plain:
             raise _NotPlain from None
         if "straddling" in text:
-            raise InputError(
-                f"{path}: a line has more than {BLOCK:,} bytes, or a quotation mark is not closed: check its quotation "
-                "marks, or save so many columns as Parquet"
-            ) from None
+            raise _too_long(path) from None
         if "Empty CSV" in text:
             batches = []
         else:
@@ -281,11 +290,26 @@ def _read(
     return [table.column(str(index)) for index in chosen]
 
 
-def _ragged(path: Path, form: Form, rows: Sequence[Any]) -> InputError:
-    """What to say of rows that have too few or too many fields."""
-    fields, text = rows[0]
+def _too_long(path: Path) -> InputError:
     return InputError(
-        f"{path}: {plural(len(rows), 'row')} {'has' if len(rows) == 1 else 'have'} too few or too many fields for "
-        f"{plural(len(form.names), 'column')}, the first {plural(fields, 'field')} ({quoted(text)}): mend or remove "
-        "such rows, and quote fields that hold a delimiter"
+        f"{path}: a line has more than {BLOCK:,} bytes, or a quotation mark is not closed: check its quotation marks, "
+        "or save so many columns as Parquet"
+    )
+
+
+def _ragged(path: Path, form: Form, count: int) -> InputError:
+    """What to say of rows that have too few or too many fields."""
+    width, where = len(form.names), "a row has"
+    with unpacked(path) as stream:
+        encoding = "utf-8-sig" if form.encoding == "utf8" else form.encoding
+        reader = csv.reader(io.TextIOWrapper(stream, encoding, "replace", newline=""), delimiter=form.delimiter)
+        line = 1
+        for row in reader:
+            if line > form.skipped and len(row) != width and (len(row) > 1 or "".join(row).strip()):
+                where = f"line {line:,} has {plural(len(row), 'field')}"
+                break
+            line = reader.line_num + 1
+    return InputError(
+        f"{path}: {where} where there are {plural(width, 'column')} ({plural(count, 'such row')} in all): mend or "
+        "remove such rows, and quote fields that hold a delimiter"
     )
