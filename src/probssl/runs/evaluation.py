@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probssl.data import world_of
-from probssl.encoders import as_floats, encode
+from probssl.encoders import Indicators, as_floats, encode
 from probssl.energies import Energy
 from probssl.errors import InputError
 from probssl.layout import Layout
@@ -265,25 +265,6 @@ class Flat(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return as_floats(x).flatten(1)
-
-
-class Indicators(nn.Module):
-    """Mixed rows [n, columns], with codes of levels and NaN for gaps, as numbers [n, layout.width]."""
-
-    def __init__(self, layout: Layout) -> None:
-        super().__init__()
-        self.layout = layout
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = []
-        for column, values in zip(self.layout.columns, x.T, strict=True):
-            gap = values.isnan()
-            if column.coded:
-                parts += [(values == code).to(x.dtype) for code in range(len(column.levels))]
-            else:
-                parts.append(values.where(~gap, torch.zeros_like(values)))
-            parts += [gap.to(x.dtype)] * column.gaps
-        return torch.stack(parts, 1)
 
 
 def principal_axes(x: Tensor) -> tuple[np.ndarray, np.ndarray]:
