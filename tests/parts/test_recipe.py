@@ -20,7 +20,7 @@ from probssl.encoders import MLP, LatentEncoder, WithHead
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives import GEDI, SNL, BiasNetwork, InfoNCE, NoBias
-from probssl.pairings import GaussianNoise, ImageAugmentation, MaskAndNoise, Needs
+from probssl.pairings import GaussianNoise, HardNegatives, ImageAugmentation, InTurn, MaskAndNoise, Needs
 from probssl.parts import defaults
 from probssl.parts.describe import describe, describe_plan
 from probssl.parts.facts import Facts
@@ -36,6 +36,7 @@ from ..training.parts import assert_one_sentence
 TABLE = Facts("table", (6,), 64)
 GREY, COLOUR = (Facts("images", (channels, 16, 16), 64) for channels in (1, 3))
 WORLD = Facts("world", (4,), 64, "sphere4")
+HARD = HardNegatives(MaskAndNoise(), GaussianNoise(1.0))
 NEED_MORE = {"ensemble", "latent-regression", "tricl"}
 """Objectives that no table can be trained with by their name alone."""
 
@@ -303,6 +304,9 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             ("bernoulli", "gaussian"),
         ),
         (lambda: Recipe(objective="fisher", pairing="resample"), ("Fisher", "score")),
+        (lambda: Recipe().with_settings({"objective.candidates": "given"}), ("InfoNCE", "hard-negatives")),
+        (lambda: Recipe(pairing=HARD), ("does not use the negatives", "batch-and-given")),
+        (lambda: Recipe(pairing=InTurn([ImageAugmentation()])), ("in-turn is for images", "table of 6 columns")),
         (lambda: Recipe(pairing=ImageAugmentation()), ("image is for images", "table of 6 columns")),
         (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
         (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),

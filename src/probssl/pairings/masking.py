@@ -29,7 +29,7 @@ class MaskAndNoise(FeaturewisePairing):
     """
 
     draws: ClassVar[int] = 2
-    takes: ClassVar[int | None] = 1
+    takes = 1
     per_feature: ClassVar[tuple[str, ...]] = ("preservation", "noise")
     preservation: Tensor
     noise: Tensor
@@ -95,7 +95,7 @@ class Resampled(SampledPairing):
         rate: ρ, the share of features that are resampled.
     """
 
-    takes: ClassVar[int | None] = 1
+    takes = 1
 
     def __init__(self, rate: float = 0.5) -> None:
         super().__init__()

@@ -199,6 +199,8 @@ KINDS: dict[str, Registry] = {
                 ("gaussian-noise", "gaussian:GaussianNoise", "Gaussian noise"),
                 ("rotations", "gaussian:Rotations", "rotations of the plane, and noise"),
                 ("linear-mixture", "gaussian:LinearMixture", "one of several linear maps, and noise"),
+                ("hard-negatives", "composed:HardNegatives", "another pairing, with hard negatives for every row"),
+                ("in-turn", "composed:InTurn", "several pairings in turn, one for each loss of an ensemble"),
                 ("image", "images:ImageAugmentation", "crops, flips, colours, blur and noise, each as strong as asked"),
                 (
                     "countable-image",

@@ -259,11 +259,12 @@ def _part(slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Su
         named = usual.with_settings(named.settings)
     assert named is not None
     entry = _entry(slot, named, made.own)
-    _check_takes(slot, entry.name, entry.load(), made.facts)
     fixed = usual.settings if usual is not None and usual.name == named.name else {}
     suited = {key: value for key, value in suits(entry, named.settings).items() if key not in entry.preset}
     made[slot] = dataclasses.replace(named, settings=_merged(suited, fixed, named.settings))
-    return values.build(slot, entry, made[slot].settings, own=made.own)
+    part = values.build(slot, entry, made[slot].settings, own=made.own)
+    _check_takes(slot, entry.name, part, made.facts)
+    return part
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -390,6 +391,14 @@ def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, he
         raise InputError(
             f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
             "noise, or another objective, for example infonce"
+        )
+    gives_negatives = facts.kind == "world" if pairing is None else pairing.gives_negatives
+    if objective.needs.negatives and not gives_negatives:
+        raise InputError(f"{what} needs a pairing that makes negatives: choose hard-negatives, or other candidates")
+    if pairing is not None and pairing.gives_negatives and not objective.needs.negatives:
+        raise InputError(
+            f"{what} does not use the negatives that {_name('pairing', pairing)} makes: choose another pairing, or "
+            "infonce with the candidates given or batch-and-given"
         )
     if objective.needs.latents and facts.kind != "world":
         raise InputError(f"{what} needs the latents that observations were made from, which only a world knows")

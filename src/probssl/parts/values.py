@@ -69,7 +69,8 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
     inner = next((_inner(option) for option in options if is_sequence(option)), None)
-    single = isinstance(value, (int, float, str) if inner is str else (int, float)) and not isinstance(value, bool)
+    of_text = inner is str or registry_of(options_of(inner)) is not None
+    single = isinstance(value, (int, float, str) if of_text else (int, float)) and not isinstance(value, bool)
     if inner is not None and single and not _fits(value, options):
         value = [value]  # as the command line writes a list of one
     if inner is not None and isinstance(value, list | tuple):

@@ -20,7 +20,7 @@ from probssl.metrics.deaugment import Deaugmentation, DeaugmentationResult
 from probssl.model import Data, Model, Observations
 from probssl.model.model import WHITENED_ROWS
 from probssl.objectives.reference import ReferenceLosses, reference_losses
-from probssl.pairings import Pairing, SampledPairing
+from probssl.pairings import Pairing
 from probssl.schema import conform
 from probssl.worlds import Conditional
 
@@ -292,10 +292,11 @@ def evaluate(
     if ground is None:
         return Comparison(observed.source, rows, protocols, judged=judged)
     loss = None
-    if not model.objective.needs.index:  # only training can say which rows a batch holds
+    needs = model.objective.needs
+    if not needs.index and (ground.pairing.gives_negatives or not needs.negatives):  # which training alone can give
         announce("comparing the loss with the least possible")
         loss = _loss_standing(model, ground, seed)
-    if isinstance(ground.pairing, SampledPairing):  # nobody knows how likely a source is
+    if not ground.pairing.knows_density:
         return Comparison(observed.source, rows, protocols, loss, judged=judged)
     announce("undoing augmentations")
     return Comparison(observed.source, rows, protocols, loss, _deaugmenting(model, ground, seed), judged)
