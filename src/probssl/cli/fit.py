@@ -23,6 +23,8 @@ from probssl.cli.app import (
     tell_left_out,
 )
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
+from probssl.parts.describe import paths
+from probssl.parts.recipe import PLAN, SLOTS
 from probssl.parts.registry import KINDS
 from probssl.parts.values import read
 
@@ -32,6 +34,15 @@ PARTS, TRAINING, DATA, RUN = "The parts", "The training", "The data", "The run"
 def names_of(kind: str) -> Any:
     """Completion of the names of parts in a shell."""
     return lambda incomplete: [name for name in KINDS[kind] if name.startswith(incomplete)]
+
+
+def _paths(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of PART. and then of its settings, of the part that was named before where there is one."""
+    slots = (*SLOTS, PLAN)
+    slot, dot, _ = incomplete.partition(".")
+    if not dot or slot not in slots:
+        return [f"{name}." for name in slots if name.startswith(incomplete)]
+    return [f"{path}=" for path in paths(slot, context.params.get(slot)) if path.startswith(incomplete)]
 
 
 def _part(kind: str, what: str) -> Any:
@@ -45,8 +56,10 @@ def _part(kind: str, what: str) -> Any:
     )
 
 
-def _option(panel: str, name: str, what: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, metavar=metavar, help=what, show_default=False, rich_help_panel=panel)
+def _option(panel: str, name: str, what: str, metavar: str | None = None, completion: Any = None) -> Any:
+    return typer.Option(
+        name, metavar=metavar, help=what, show_default=False, rich_help_panel=panel, autocompletion=completion
+    )
 
 
 @app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --set objective.pair=augmented")
@@ -62,7 +75,7 @@ def fit(
     settings: Annotated[
         list[str] | None,
         _option(
-            PARTS, "--set", "Any other setting, such as pairing.preservation=0.8; repeatable", "PART.SETTING=VALUE"
+            PARTS, "--set", "Any other setting, such as pairing.noise=0.1; repeatable", "PART.SETTING=VALUE", _paths
         ),
     ] = None,
     steps: Annotated[int | None, _option(TRAINING, "--steps", "Training steps", "N")] = None,

@@ -13,9 +13,9 @@ from probssl.pairings.views import Needs, Pairing, SampledPairing, Views
 
 
 class HardNegatives(Pairing):
-    """x̃ ~ p⁺(· | x), and for every anchor negatives x⁻ ~ p⁻(· | x) of its own (AnInfoNCE B.2).
+    """p(x̃ | x) = p⁺(x̃ | x), and negatives x⁻ ~ p⁻(· | x) of its own for every anchor (AnInfoNCE B.2).
 
-    Density and score are those of p⁺. InfoNCE with the candidates "given" contrasts with these negatives alone: its
+    InfoNCE with the candidates "given" contrasts with these negatives alone: its
     energy then estimates the ratio p⁺ / p⁻ (Corollary B.1). With "batch-and-given" they join those of the batch.
 
     Settings:
