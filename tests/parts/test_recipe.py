@@ -169,7 +169,7 @@ def test_objects_are_parts() -> None:
 
 def test_a_file_cannot_make_an_object_and_says_who_can() -> None:
     written = resolve(Recipe(encoder=nn.Linear(6, 2)), TABLE).recipe.to_toml()
-    with pytest.raises(InputError, match="hand it in again") as error:
+    with pytest.raises(InputError, match="name it again") as error:
         resolve(read(written), TABLE, own=True)
     assert "torch.nn.modules.linear:Linear" in str(error.value)
     handed = read(written).with_trusted(encoder=nn.Linear(6, 2))
@@ -327,6 +327,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             ("batch normalisation (layer '1') mixes",),
         ),
         (lambda: Recipe(objective="simclr", energy="asymmetric"), ("symmetric",)),
+        (lambda: Recipe(objective=SNL), ("objective SNL is a class", "SNL(…)")),
         (lambda: Recipe(objective=3), ("objective", "3")),
         (lambda: Recipe(encoder=nn.Linear(7, 2)), ("Linear", "[6]")),
     ],

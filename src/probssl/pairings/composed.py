@@ -15,8 +15,8 @@ from probssl.pairings.views import Needs, Pairing, SampledPairing, Views
 class HardNegatives(Pairing):
     """p(x̃ | x) = p⁺(x̃ | x), and negatives x⁻ ~ p⁻(· | x) of its own for every anchor (AnInfoNCE B.2).
 
-    InfoNCE with the candidates "given" contrasts with these negatives alone: its
-    energy then estimates the ratio p⁺ / p⁻ (Corollary B.1). With "batch-and-given" they join those of the batch.
+    InfoNCE with the candidates "given" contrasts with these negatives alone: its energy then estimates the ratio
+    p⁺ / p⁻ (Corollary B.1). With "batch-and-given" they join those of the batch.
 
     Settings:
         positives: p⁺, how an observation is augmented.

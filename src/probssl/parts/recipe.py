@@ -15,7 +15,7 @@ from typing import Any
 from probssl.errors import InputError
 from probssl.parts import values
 from probssl.parts.part import Part
-from probssl.parts.registry import KINDS
+from probssl.parts.registry import KINDS, name_again
 
 SLOTS = ("objective", "energy", "pairing", "encoder", "head")
 """Parts that a recipe chooses, each a kind of the registry."""
@@ -119,6 +119,8 @@ class Recipe:
                 same = isinstance(before, Named) and before.name in ("", now.name)
                 kept = now.with_settings({**before.settings, **now.settings}) if same else now
                 given[slot] = dataclasses.replace(kept, trusted=True)
+        if "objective" in given and not isinstance(given["objective"], Named):
+            given.setdefault("energy", None)  # an object has its own
         return dataclasses.replace(self, **given)
 
     def with_trusted(self, **parts: Any) -> Recipe:
@@ -206,6 +208,8 @@ def _chosen(slot: str, value: Any) -> Choice:
         return _chosen(slot, Named(str(settings.pop(values.NAME, "")), settings))
     if isinstance(value, Named) and value.name:
         KINDS[slot].find(value.name)
+    if isinstance(value, type):
+        raise InputError(f"the {slot} {value.__name__} is a class: give an object, {value.__name__}(…)")
     return value
 
 
@@ -220,8 +224,7 @@ class Missing:
     def refuse(self) -> InputError:
         """The error that says so."""
         return InputError(
-            f"the {self.slot} was an object of the class {self.target}, which a file does not hold: hand it in again, "
-            f"{self.slot}=… in Python or --{self.slot} {self.target}"
+            f"the {self.slot} was an object of the class {self.target}: {name_again(self.slot, self.target)}"
         )
 
 

@@ -84,7 +84,7 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         return str(value)  # "0", which the command line reads as a number
     if not _fits(value, options):
         raise InputError(f"{where} cannot be {value!r}{_expected(options)}")
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) and int not in options else value
+    return float(value) if type(value) is int and float in options and int not in options else value
 
 
 def split(value: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
