@@ -81,6 +81,15 @@ def test_objectives_that_were_objects_are_resumed(tmp_path: Path) -> None:
         probssl.fit(X, objective=Hinge(), energy="cosine", **FEW)
 
 
+def test_files_are_given_by_text_or_path(tmp_path: Path) -> None:
+    run = probssl.fit(X, dim=3, out=tmp_path / "run", **FEW)
+    for path in (f"{run.folder}/recipe.toml", run.folder / "recipe.toml"):
+        assert probssl.fit(X, recipe=path, **FEW).model.dim == 3
+    for path in (f"{tmp_path}/model.safetensors", tmp_path / "model.safetensors"):
+        run.model.save(path)
+        assert probssl.Model.load(path).dim == 3
+
+
 def test_a_file_decides_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)

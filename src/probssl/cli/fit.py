@@ -121,7 +121,6 @@ def fit(
     In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     from probssl import runs
-    from probssl.parts.recipe import Recipe
     from probssl.runs.workflow import below_runs
 
     if corrupt not in ("refuse", "skip"):
@@ -143,7 +142,7 @@ def fit(
                 lr=lr,
                 seed=seed,
                 settings=parsed(settings or ()),
-                recipe=None if recipe is None else Recipe.from_toml(recipe),
+                recipe=recipe,
                 label=label,
                 drop=drop or (),
                 ids=ids,

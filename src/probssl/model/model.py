@@ -232,7 +232,7 @@ class Model:
 
     # Files
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, atomically."""
         tensors = {
             **gather("encoder", self.encoder.state_dict()),
@@ -249,7 +249,7 @@ class Model:
             "feature_names": list(self.feature_names),
             "label_name": self.label_name,
         }
-        save_tensors(path, tensors, metadata)
+        save_tensors(Path(path), tensors, metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **parts: Any) -> Model:

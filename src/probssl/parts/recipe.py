@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -173,10 +174,10 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, path: Path) -> Recipe:
+    def from_toml(cls, path: str | os.PathLike[str]) -> Recipe:
         """Read what `to_toml` wrote, or what a person wrote."""
         try:
-            found = cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+            found = cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8")))
             return dataclasses.replace(found, from_file=True)
         except FileNotFoundError as error:
             raise InputError(f"there is no recipe at {path}") from error

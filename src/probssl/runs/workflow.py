@@ -50,7 +50,7 @@ def fit(
     lr: float | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    recipe: Recipe | None = None,
+    recipe: Recipe | str | os.PathLike[str] | None = None,
     label: str | None = None,
     drop: str | Sequence[str] = (),
     ids: str | None = None,
@@ -76,7 +76,7 @@ def fit(
         trained in place; what suits the data where left out. An encoder may be any `nn.Module`.
     dim, steps, batch_size, lr, seed: the settings that most people change; all others by their path in `settings`:
         `{"objective.candidates": "two-view", "plan.warmup": 0}`.
-    recipe: choices to begin from; those above come on top.
+    recipe: choices to start from, or a TOML file of them; those above override it.
     label, drop, ids, size, corrupt: how the data is read, as for `probssl.load`. Labels are only used to evaluate.
     test: rows that neither encoder nor scaling sees, on which metrics are computed: a share (a fifth unless given, or
         the test half of a set that has one), a column, a file or a data set; 0 trains on all rows.
@@ -110,6 +110,7 @@ def fit(
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     if base is not None and not base.parts:
         base.parts = base.handed_in(parts)
+    recipe = Recipe.from_toml(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
     test = test.item() if isinstance(test, np.generic) else test
