@@ -141,37 +141,27 @@ def best(values: Sequence[float | None], direction: str) -> set[int]:
     return {place for place, value in known.items() if value == most}
 
 
-def show_comparison(comparison: Comparison) -> None:
-    """Metrics down, codes across, the best in bold; close together, so that four codes with spreads fit 80 columns."""
-    console = terminal()
-    roomy = console.width >= 100
-    table = Table(
-        title=escape(comparison.source),
-        title_style="bold",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1) if roomy else 0,
-    )
-    table.add_column("", min_width=30)
-    names = list(comparison.rows)
-    for name in names:
-        head, _, tail = name.partition(" ")
-        table.add_column(f"{head}\n{tail}", justify="right")
-    present = [m for m in METRICS if any(m.name in values for values in comparison.rows.values())]
-    for metric in present:
-        first = best([values.get(metric.name) for values in comparison.rows.values()], metric.direction)
-        cells = [
-            Text(format_value(values, metric.name, " ± " if roomy else "±"), "bold" if place in first else "")
-            for place, values in enumerate(comparison.rows.values())
-        ]
-        table.add_row(f"{ARROWS[metric.direction]} {metric.title}", *cells)
-    console.print(table)
-    note = "± standard deviation over splits" if comparison.judged is None else comparison.judged
-    console.print(f"↑ higher is better, ↓ lower; {note}", style="dim", highlight=False)
-    if comparison.deaugmenting:
-        show_deaugmenting(comparison)
+Row = tuple[list[str], set[int]]
+"""Cells of a table, the first a title, and which of them are the best."""
+
+
+def metric_rows(comparison: Comparison, plus_minus: str = " ± ") -> list[Row]:
+    """A row for each metric, a cell for each code."""
+    codes = list(comparison.rows.values())
+    return [
+        _row(
+            metric.title,
+            metric.direction,
+            [values.get(metric.name) for values in codes],
+            [format_value(values, metric.name, plus_minus) for values in codes],
+        )
+        for metric in METRICS
+        if any(metric.name in values for values in codes)
+    ]
+
+
+def _row(title: str, direction: str, values: Sequence[float | None], cells: Sequence[str]) -> Row:
+    return [f"{ARROWS[direction]} {title}", *cells], {place + 1 for place in best(values, direction)}
 
 
 UNDOING = {
@@ -186,13 +176,7 @@ UNDOING = {
 """Scores of how well a model undoes augmentations: titles, and which way is better."""
 
 
-def deaugmenting_best(comparison: Comparison) -> list[set[int]]:
-    """The best models of each score, by their numbers."""
-    results = list(comparison.deaugmenting.values())
-    return [best([getattr(result, name) for result in results], way) for name, (_, way) in UNDOING.items()]
-
-
-def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
+def deaugmenting_rows(comparison: Comparison) -> list[Row]:
     """How well each model undoes augmentations, a row a score, with the exact posterior in the last column."""
     results = list(comparison.deaugmenting.values())
 
@@ -208,32 +192,46 @@ def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
         return "0" if name.startswith("kl") else shown(results[-1], f"exact_{name}")
 
     return [
-        [f"{ARROWS[way]} {title}", *[shown(result, name) for result in results], least(name)]
+        _row(
+            title,
+            way,
+            [getattr(result, name) for result in results],
+            [*[shown(result, name) for result in results], least(name)],
+        )
         for name, (title, way) in UNDOING.items()
     ]
 
 
-def show_deaugmenting(comparison: Comparison) -> None:
-    """How well the model finds the row that an augmentation was made from."""
-    first = next(iter(comparison.deaugmenting.values()))
-    table = Table(
-        title=f"\nUndoing {first.queries:,} augmentations among {first.candidates:,} rows",
-        title_style="bold",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    table.add_column("", min_width=28)
-    for name in (*comparison.deaugmenting, "exact posterior"):
+PLAIN: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "title_justify": "left"}
+"""How tables look."""
+
+
+def show_comparison(comparison: Comparison) -> None:
+    """Metrics down, codes across, the best in bold; close together, so that four codes with spreads fit 80 columns."""
+    console = terminal()
+    roomy = console.width >= 100
+    rows = metric_rows(comparison, " ± " if roomy else "±")
+    console.print(_codes(comparison.source, list(comparison.rows), rows, 30, (0, 1 if roomy else 0)))
+    note = "± standard deviation over splits" if comparison.judged is None else comparison.judged
+    console.print(f"↑ higher is better, ↓ lower; {note}", style="dim", highlight=False)
+    if comparison.deaugmenting:
+        first = next(iter(comparison.deaugmenting.values()))
+        title = f"\nUndoing {first.queries:,} augmentations among {first.candidates:,} rows"
+        names = [*comparison.deaugmenting, "exact posterior"]
+        console.print(_codes(title, names, deaugmenting_rows(comparison), 28, (0, 1)))
+        console.print("± standard error over augmentations", style="dim", highlight=False)
+
+
+def _codes(title: str, names: Sequence[str], rows: Sequence[Row], width: int, padding: tuple[int, int]) -> Table:
+    """Scores down, codes across."""
+    table = Table(**PLAIN, title=escape(title), title_style="bold", padding=padding)
+    table.add_column("", min_width=width)
+    for name in names:
         head, _, tail = name.partition(" ")
         table.add_column(f"{head}\n{tail}", justify="right")
-    for row, ahead in zip(deaugmenting_rows(comparison), deaugmenting_best(comparison), strict=True):
-        table.add_row(*[Text(cell, "bold" if column - 1 in ahead else "") for column, cell in enumerate(row)])
-    console = terminal()
-    console.print(table)
-    console.print("± standard error over augmentations", style="dim", highlight=False)
+    for cells, ahead in rows:
+        table.add_row(*[Text(cell, "bold" if column in ahead else "") for column, cell in enumerate(cells)])
+    return table
 
 
 def show_names(listed: Mapping[str, Mapping[str, str]]) -> None:
@@ -288,7 +286,7 @@ def show_runs(found: Sequence[Line], below: Path) -> None:
     for name, title in shown.items():
         columns[title] = [f"{line.metrics[name]:.3f}" if name in line.metrics else "–" for line in found]
     room = console.width - sum(2 + max(map(len, (title, *cells))) for title, cells in columns.items())
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(**PLAIN, padding=(0, 1, 0, 0))
     table.add_column("run, loss · energy")
     for title in columns:
         table.add_column(title, justify="left" if title == "verdict" else "right")
@@ -348,7 +346,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
 
 def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outside: int) -> None:
     """How well each score tells rows inside from rows outside."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(**PLAIN, padding=(0, 1, 0, 0))
     for name, side in (("score", "left"), ("AUROC", "right"), ("95 %", "right"), ("is", "left")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for name, (meaning, part) in found.items():
@@ -360,7 +358,7 @@ def show_detection(found: Mapping[str, tuple[str, Detection]], inside: int, outs
 
 def show_data(sets: Sequence[DataSet], directory: Path) -> None:
     """The catalogue of named data sets."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(**PLAIN, padding=(0, 1, 0, 0))
     table.add_column("name", no_wrap=True)
     for column in ("rows", "dim", "classes"):
         table.add_column(column, justify="right")
@@ -403,13 +401,7 @@ def _standing(trials: dict[str, Any]) -> str:
 
 def show_study(result: StudyResult) -> None:
     """Rows of a study beside the published numbers, and where its page is."""
-    table = Table(
-        title=f"{result.experiment}, {result.budget}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-    )
+    table = Table(**PLAIN, title=f"{result.experiment}, {result.budget}")
     for column in ("setting", "metric"):
         table.add_column(column)
     for column in ("value", "spread", result.reference):

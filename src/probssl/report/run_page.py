@@ -11,10 +11,9 @@ import probssl
 from probssl.errors import ProbsslError
 from probssl.files import write_text
 from probssl.metrics import METRICS, spectra
-from probssl.metrics.summary import Metric
 from probssl.report import figures, plane, tiles
 from probssl.report import page as html
-from probssl.report.console import ARROWS, best, deaugmenting_best, deaugmenting_rows, format_value
+from probssl.report.console import Row, deaugmenting_rows, metric_rows
 from probssl.report.scatter import scatter
 from probssl.runs import Run
 from probssl.runs.doctor import examine
@@ -96,37 +95,19 @@ def _deaugmenting(comparison: Comparison) -> str:
     first = next(iter(comparison.deaugmenting.values()))
     return html.section(
         "How well it undoes augmentations",
-        html.table(
-            ["", *comparison.deaugmenting, "exact posterior"],
-            deaugmenting_rows(comparison),
-            strong=[{column + 1 for column in first} for first in deaugmenting_best(comparison)],
-        ),
+        _codes([*comparison.deaugmenting, "exact posterior"], deaugmenting_rows(comparison)),
         f"{first.queries:,} fresh augmentations, each looked for among {first.candidates:,} rows. The exact posterior "
         "knows how augmentations are made; no model does better on average.",
     )
 
 
-def metrics_of(comparison: Comparison) -> list[Metric]:
-    """The metrics that any of the codes has."""
-    return [metric for metric in METRICS if any(metric.name in values for values in comparison.rows.values())]
-
-
-def metric_rows(comparison: Comparison) -> list[list[str]]:
-    """A row for each metric: its title, then the value for each code."""
-    return [
-        [f"{m.title} {ARROWS[m.direction]}", *[format_value(values, m.name) for values in comparison.rows.values()]]
-        for m in metrics_of(comparison)
-    ]
-
-
 def metrics_table(comparison: Comparison) -> str:
     """Metrics down, codes across, the best of each row in bold."""
-    codes = list(comparison.rows.values())
-    strong = [
-        {place + 1 for place in best([values.get(metric.name) for values in codes], metric.direction)}
-        for metric in metrics_of(comparison)
-    ]
-    return html.table(["", *comparison.rows], metric_rows(comparison), strong=strong)
+    return _codes(list(comparison.rows), metric_rows(comparison))
+
+
+def _codes(names: list[str], rows: list[Row]) -> str:
+    return html.table(["", *names], [cells for cells, _ in rows], strong=[ahead for _, ahead in rows])
 
 
 def _metrics(run: Run) -> str:
@@ -134,12 +115,8 @@ def _metrics(run: Run) -> str:
     seen = f"{run.comparison.judged}. The encoder saw no labels."
     if run.resolved.facts.relation is not None:
         seen = f"{seen} Rows are drawn afresh from the world."
-    shown = metrics_of(run.comparison)
-    protocols = html.table(
-        ["metric", "how it was computed"],
-        [[metric.title, run.comparison.protocols.get(metric.name, "")] for metric in shown],
-        text=True,
-    )
+    shown = [[m.title, run.comparison.protocols[m.name]] for m in METRICS if m.name in run.comparison.protocols]
+    protocols = html.table(["metric", "how it was computed"], shown, text=True)
     return html.section(
         "What the representation is worth",
         metrics_table(run.comparison)
