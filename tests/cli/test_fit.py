@@ -60,8 +60,8 @@ def test_json_and_quiet_leave_standard_error_empty(table):
 
 
 def test_devices(table, scratch):
-    assert "torch finds no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
-    assert "'gpu' is not a device that torch knows" in refusal("fit", table, "--device", "gpu")
+    assert "there is no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
+    assert "'gpu' is not a device: choose cpu" in refusal("fit", table, "--device", "gpu")
     assert not (scratch / "runs").exists()
 
 

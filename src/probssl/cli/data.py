@@ -11,7 +11,7 @@ import typer
 from probssl.cli.app import Json, Quiet, app, command, print_json
 
 data_app = typer.Typer(
-    help="What data is here, and what can be had", epilog="Example: probssl data list", no_args_is_help=True
+    help="List and download named data sets", epilog="Example: probssl data list", no_args_is_help=True
 )
 app.add_typer(data_app, name="data")
 
@@ -19,7 +19,7 @@ app.add_typer(data_app, name="data")
 @data_app.command("list", epilog="Example: probssl data list --json")
 @command
 def data_list(as_json: Json = False) -> None:
-    """Named data sets, and which of them are here."""
+    """List named data sets and whether they have been downloaded."""
     from probssl.data import catalogue, data_directory
     from probssl.report import console
 
@@ -37,7 +37,7 @@ def data_fetch(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find a named data set, or download it to the cache."""
+    """Download a named data set to the cache, unless it is there already."""
     from probssl.data import fetch
     from probssl.report import console
 

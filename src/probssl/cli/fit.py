@@ -67,8 +67,8 @@ def _option(panel: str, name: str, what: str, metavar: str | None = None, comple
 def fit(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
     objective: Annotated[str | None, _part("objective", "The loss")] = None,
-    energy: Annotated[str | None, _part("energy", "What “alike” means between representations")] = None,
-    pairing: Annotated[str | None, _part("pairing", "Which observations belong together")] = None,
+    energy: Annotated[str | None, _part("energy", "How dissimilarity of representations is measured")] = None,
+    pairing: Annotated[str | None, _part("pairing", "How related observations are made")] = None,
     encoder: Annotated[str | None, _part("encoder", "The network")] = None,
     head: Annotated[str | None, _part("head", "A projection head between network and loss")] = None,
     dim: Annotated[int | None, _option(PARTS, "--dim", "Dimensions of the representation", "N")] = None,
@@ -82,15 +82,15 @@ def fit(
     batch_size: Annotated[int | None, _option(TRAINING, "--batch-size", "Rows per step", "N")] = None,
     lr: Annotated[float | None, _option(TRAINING, "--lr", "Learning rate of the encoder", "RATE")] = None,
     seed: Annotated[
-        int | None, _option(TRAINING, "--seed", "Decides weights, batches, augmentations and test rows", "N")
+        int | None, _option(TRAINING, "--seed", "Seed for weights, batches, augmentations and test rows", "N")
     ] = None,
-    device: Annotated[str, _option(TRAINING, "--device", "What to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
-    label: Annotated[str | None, _option(DATA, "--label", "Column of classes, only used to evaluate", "COL")] = None,
+    device: Annotated[str, _option(TRAINING, "--device", "Device to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
+    label: Annotated[str | None, _option(DATA, "--label", "Column of class labels, not trained on", "COL")] = None,
     drop: Annotated[list[str] | None, _option(DATA, "--drop", "Columns to leave out: a,b; repeatable", "COLS")] = None,
-    ids: Annotated[str | None, _option(DATA, "--ids", "Column that names the rows, kept beside them", "COL")] = None,
+    ids: Annotated[str | None, _option(DATA, "--ids", "Column of row names, kept with the results", "COL")] = None,
     test: Annotated[
         str | None,
-        _option(DATA, "--test", "Rows that training never sees: a share, a column or a file (default: 0.2)", "WHAT"),
+        _option(DATA, "--test", "Rows held out from training: a share, a column or a file (default: 0.2)", "WHAT"),
     ] = None,
     size: Annotated[str | None, _option(DATA, "--size", "Size that images of a folder are resized to", "H,W")] = None,
     corrupt: Annotated[str, _option(DATA, "--corrupt", CORRUPT_HELP, "WHAT")] = "refuse",
@@ -99,7 +99,7 @@ def fit(
         Path | None, _option(RUN, "--recipe", "TOML file to start from; options override it", "FILE")
     ] = None,
     start_from: Annotated[
-        Path | None, _option(RUN, "--from", "Run whose weights and choices to start from", "RUN")
+        Path | None, _option(RUN, "--from", "Run to start from, with its weights and settings", "RUN")
     ] = None,
     weights: Annotated[
         Path | None, _option(RUN, "--weights", "safetensors file with weights for the encoder", "FILE")
@@ -107,7 +107,7 @@ def fit(
     evaluate: Annotated[str, _option(RUN, "--evaluate", "none, quick or full (default: quick)", "HOW")] = "quick",
     out: Annotated[Path | None, _option(RUN, "--out", "Folder to write (default: below runs/)", "RUN")] = None,
     resume: Annotated[
-        bool, _option(RUN, "--resume", "Continue the run in --out, also for more --steps than before", "")
+        bool, _option(RUN, "--resume", "Resume the run in --out, or extend it with more --steps", "")
     ] = False,
     overwrite: Annotated[bool, _option(RUN, "--overwrite", "Replace the run in --out", "")] = False,
     quiet: Quiet = False,
@@ -115,10 +115,10 @@ def fit(
 ) -> None:
     """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report.
 
-    What is not chosen suits the data: tables get a perceptron and masked, noisy copies of rows; images convolutions and
+    Defaults depend on the data. Tables get a perceptron and masked, noisy copies of rows; images get convolutions and
     crops; a world (probssl fit world:sphere10) makes its own pairs and knows its latents.
 
-    In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
+    To train in several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     from probssl import runs
     from probssl.runs.workflow import below_runs
@@ -205,7 +205,7 @@ def parsed(settings: Any) -> dict[str, Any]:
     for text in settings:
         path, equals, value = text.partition("=")
         if not equals or "." not in path:
-            raise InputError(f"--set takes PART.SETTING=VALUE, pairing.preservation=0.8 for example, not {text!r}")
+            raise InputError(f"--set takes PART.SETTING=VALUE, for example pairing.preservation=0.8, not {text!r}")
         found[path.strip()] = read(value)
     return found
 
@@ -221,5 +221,5 @@ def _size(text: str) -> tuple[int, int]:
     except ValueError:
         sides = []
     if len(sides) not in (1, 2) or min(sides) < 1:
-        raise InputError(f"--size takes a height and a width of at least one pixel, or one of both, not {text!r}")
+        raise InputError(f"--size takes a height and a width of at least one pixel, or one for both, not {text!r}")
     return sides[0], sides[-1]

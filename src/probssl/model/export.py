@@ -27,7 +27,7 @@ def export(model: Model, path: str | os.PathLike[str], to: str = "onnx") -> Path
     """
     path = Path(path)
     if to not in FORMATS:
-        raise InputError(f"a network is exported to {' or '.join(FORMATS)}, not {to!r}")
+        raise InputError(f"networks are exported to {' or '.join(FORMATS)}, not {to!r}")
     module, shape = model.module(), model.facts.shape
     sample = torch.rand(4, *shape, dtype=torch.float32 if model.of_images else torch.float64)
     rows = {"x": {0: torch.export.Dim("rows", min=1)}}

@@ -170,9 +170,7 @@ class Model:
         if images.shape[1] == 1 and shape[0] == 3:
             images = images.repeat(3, axis=1)
         if images.shape[1:] != shape:
-            raise InputError(
-                f"the model is of images of {_pixels(shape)}, and these are of {_pixels(images.shape[1:])}"
-            )
+            raise InputError(f"the model takes images of {_pixels(shape)}, but these are {_pixels(images.shape[1:])}")
         return torch.from_numpy(images)
 
     def in_units(self, x: Tensor) -> np.ndarray:
@@ -194,7 +192,7 @@ class Model:
             return source
         if not self.of_images:
             if corrupt != "refuse":
-                raise InputError(f"{_written(source)} is read as a table: corrupt is for images")
+                raise InputError(f"{_written(source)} is read as a table, and corrupt is only for images")
             names = self.feature_names or None
             return load(source, label=label, ids=ids, features=names, seed=seed, progress=progress)
         if isinstance(source, (str, os.PathLike)) and images_of(source) is not None:
@@ -203,7 +201,7 @@ class Model:
             return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
         found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
-            raise InputError(f"the model is of images, and {found.source} is not a set, folder or archive of images")
+            raise InputError(f"the model takes images, but {found.source} is not a set, folder or archive of images")
         return found
 
     def observe(self, data: Data, part: Part = "all") -> Observations:
@@ -213,7 +211,7 @@ class Model:
             found = select_features(found, self.feature_names)
         if (found.layout.kind == "images") != self.of_images:
             kinds = ("images", "a table") if self.of_images else ("tables", "a set of images")
-            raise InputError(f"the model is of {kinds[0]}, and {found.source} is {kinds[1]}")
+            raise InputError(f"the model takes {kinds[0]}, but {found.source} is {kinds[1]}")
         rows = found.rows(part)
         if part != "all" and not len(rows):
             raise InputError(f"{found.source} has no {part} rows")
@@ -262,7 +260,7 @@ class Model:
         if path.is_dir():
             path = path / "model.safetensors"
             if not path.exists():
-                raise CheckpointError(f"{path.parent} holds no finished model: train it to the end first")
+                raise CheckpointError(f"{path.parent} holds no finished model: finish training first")
         tensors, metadata = load_tensors(path)
         if "identity" in metadata:
             raise CheckpointError(f"{path} is a checkpoint, not a model")

@@ -86,7 +86,7 @@ class Recipe:
         object.__setattr__(self, PLAN, dict(self.plan))
         object.__setattr__(self, "seed", values.native(self.seed))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**62:
-            raise InputError(f"the seed must be a whole number from 0, not {self.seed!r}")
+            raise InputError(f"the seed must be a whole number of at least 0, not {self.seed!r}")
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
         """The recipe with settings by their path, `{"objective.candidates": "two-view", "plan.warmup": 0}`."""
@@ -94,7 +94,7 @@ class Recipe:
         for path, value in settings.items():
             slot, _, name = path.partition(".")
             if not name:
-                raise InputError(f"a setting is named after its part, as objective.candidates is, and not {path!r}")
+                raise InputError(f"settings are named by their part, as in objective.candidates, not {path!r}")
             if slot not in (*SLOTS, PLAN):
                 close = difflib.get_close_matches(slot, (*SLOTS, PLAN), 1)
                 hint = f"did you mean {close[0]}.{name}?" if close else f"begin with {', '.join((*SLOTS, PLAN))}"
@@ -160,9 +160,9 @@ class Recipe:
             if name not in (*SLOTS, PLAN, "seed"):
                 flat = "" if isinstance(value, Mapping) else ": it may be the flat recipe of an older probssl"
                 tables = ", ".join((*SLOTS, PLAN))
-                raise InputError(f"a recipe has the tables {tables}, and a seed, but no {name!r}{flat}")
+                raise InputError(f"a recipe has the tables {tables} and a seed, but no {name!r}{flat}")
             if name != "seed" and not isinstance(value, Mapping if name == PLAN else Mapping | str):
-                raise InputError(f"{name} is a table of a recipe, not {value!r}")
+                raise InputError(f"{name} must be a table of the recipe, not {value!r}")
         return cls(**stored)
 
     def to_toml(self) -> str:

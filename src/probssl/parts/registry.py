@@ -86,7 +86,7 @@ class Registry(Mapping[str, Entry]):
         if name in known:
             return known[name]
         if ":" in name and not own:
-            return Entry(name, name, "a class of your own", plugin=True)
+            return Entry(name, name, "your own class", plugin=True)
         if ":" in name or name in self.entries:
             raise InputError(f"the {self.kind} {name!r} comes from another package: {name_again(self.kind, name)}")
         close = difflib.get_close_matches(name, known, 1) or [entry for entry in known if name and name in entry]

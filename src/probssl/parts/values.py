@@ -92,7 +92,7 @@ def split(value: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     settings = dict(value)
     name = settings.pop(NAME, None)
     if OBJECT in settings:
-        raise InputError(f"{where} is {settings[OBJECT]}, which has no name here: hand it in as an object")
+        raise InputError(f"{where} is {settings[OBJECT]}, which has no name: give it as an object")
     if not isinstance(name, str):
         raise InputError(f"{where} needs a name: which {where.rpartition('.')[2]}?")
     return name, settings

@@ -264,9 +264,9 @@ def evaluate(
 ) -> Comparison:
     """Every metric that applies, for the model and for what no learning gives, on the rows of `judged_rows`."""
     if not isinstance(model, Model):
-        raise InputError(f"evaluate takes a model, run.model for example, and not {type(model).__name__}")
+        raise InputError(f"evaluate takes a model, such as run.model, not {type(model).__name__}")
     if seed < 0:
-        raise InputError(f"the seed must be a whole number from 0, not {seed}")
+        raise InputError(f"the seed must be a whole number of at least 0, not {seed}")
     observed, fitting = judged_rows(model, data, seed, depth)
     if len(observed) < 2:
         raise InputError(f"{observed.source} has 1 row to judge by, and evaluating needs more")

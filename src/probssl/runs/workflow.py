@@ -95,11 +95,11 @@ def fit(
     checkpoint when it is interrupted. A collapse is a warning, and stands in `examine(run)`.
     """
     if resume and overwrite:
-        raise InputError("--resume continues a run and --overwrite replaces it: give one of them")
+        raise InputError("--resume continues a run and --overwrite replaces it: give only one of them")
     if dim is not None and dim < 1:
         raise InputError(f"dim, the dimensions of the representation, must be at least 1, not {dim}")
     if reporter is not None and not isinstance(reporter, Reporter):
-        raise InputError(f"a reporter is an object of a subclass of training.Reporter, not {reporter!r}")
+        raise InputError(f"reporter must be an instance of training.Reporter, not {reporter!r}")
     if evaluate not in ("none", "quick", "full"):
         raise InputError(f"--evaluate is none, quick or full, not {evaluate!r}")
     parts = {"objective": objective, "energy": energy, "pairing": pairing, "encoder": encoder, "head": head}
@@ -151,12 +151,12 @@ def _to_resume(out: Any, data: Any) -> Run | None:
     if folder is not None and (folder / RECIPE).is_file():
         run = Run(folder)
         if run.finished and not run.checkpoints:
-            raise InputError(f"{out} has no checkpoint left to resume from: start another run from it, with --from")
+            raise InputError(f"{out} has no checkpoint to resume from: start another run from it with --from")
         return run
     if folder is None:
         raise InputError("--resume needs --out, the folder of the run to resume")
     if data is None:
-        raise InputError(f"{out} holds no run to resume")
+        raise InputError(f"there is no run to resume in {out}")
     return None
 
 
