@@ -17,7 +17,7 @@ from tests.cli.shell import probssl, refusal
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory: try a smaller"),
         (
             RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-            "out of memory: try a sm",
+            "out of memory: try",
         ),
         (SafetensorError("Error while\nserializing"), "a safetensors file cannot be read or written (Error while ser"),
         (

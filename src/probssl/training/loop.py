@@ -227,7 +227,7 @@ class _Run:
             if other != value and key == "data":
                 raise CheckpointError("the checkpoint was trained on different data")
             if other != value:
-                raise CheckpointError(f"the checkpoint was trained with {key} = {other}, but this run has {value}")
+                raise CheckpointError(f"the checkpoint was trained with {key} = {other}, not with {key} = {value}")
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
         checkpoints.restore_optimiser(self.optimiser, tensors)
