@@ -2,15 +2,15 @@
 
     python benchmarks/tables.py run FOLDER                     # ours, raw features and PCA on every table and split
     python benchmarks/tables.py run FOLDER --part validation --name wide --set encoder.hidden=512,512
-    python benchmarks/tables.py export FOLDER                  # arrays for peers, which have an environment of their own
+    python benchmarks/tables.py export FOLDER                  # arrays for peers, which have an environment apart
     python benchmarks/table_peers.py FOLDER                    # there: SCARF, VIME, SubTab (ts3l) and skrub
     python benchmarks/tables.py show FOLDER
 
 Tables are the 14 mixed ones below `$PROBSSL_DATA/tables`, the 18 of `pmlb:`, or those named. Every split keeps a fifth
 of the rows aside; probes are fitted on the others and judged on these. With `--part validation` the test rows are left
 out altogether, and a fifth of the remaining ones is judged: defaults are chosen so. Results are lines of
-FOLDER/results.jsonl; what stands there is not computed again. `show` compares by pairs of the same table and split, with
-the standard error over tables.
+FOLDER/results.jsonl; what stands there is not computed again. `show` compares by pairs of the same table and split,
+with the standard error over tables.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class Asymmetric(Energy):
     ) -> None:
         super().__init__()
         if by not in ("predictor", "encoder"):
-            raise InputError(f"an asymmetric energy is so by a predictor or a second encoder, not by {by!r}")
+            raise InputError(f"by is 'predictor' or 'encoder', not {by!r}")
         self.base = Euclidean() if base is None else base
         self.by, self.network = by, network
 

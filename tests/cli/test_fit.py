@@ -59,9 +59,39 @@ def test_json_and_quiet_leave_standard_error_empty(table):
     assert succeed("fit", table, "--label", "kind", "--steps", 2, "--out", "q", "--quiet").stderr == ""
 
 
+HARD = "--pairing hard-negatives --set pairing.positives=mask-and-noise --set pairing.negatives=gaussian-noise"
+CHOICES = (
+    "--set objective.pair=augmented --set objective.candidates=two-view",
+    "--set objective.anchor=symmetric --energy anisotropic --set energy.initial=5,2",
+    "--objective nce --set objective.prior=0.3",
+    "--objective spectral --set objective.squared_radius=5",
+    "--objective snl --set objective.bias=network --set objective.bias.hidden=3",
+    "--objective tricl",
+    "--objective align-uniform --set objective.alpha=0.3",
+    "--set pairing.preservation=0.2,0.4,0.6,0.8 --set pairing.noise=0.1,0.2,0.3,0.4",
+    f"{HARD} --set pairing.negatives.std=1 --set pairing.count=2 --set objective.candidates=batch-and-given",
+    "--objective ensemble --set objective.objectives=infonce,snl --pairing in-turn "
+    "--set pairing.pairings=mask-and-noise,resample",
+)
+
+
+@pytest.mark.parametrize("words", CHOICES)
+def test_what_the_papers_choose_can_be_said(words, table):
+    run = document("fit", table, "--label", "kind", "--steps", 2, "--evaluate", "none", "--out", "r", *words.split())
+    assert run["steps"] == 2
+    assert document("fit", "--resume", "--out", "r", "--steps", 3, "--evaluate", "none")["steps"] == 3
+
+
+def test_negatives_of_worlds_are_left_out_of_evaluation(scratch):
+    found = document(
+        "fit", "world:sphere3", "--set", "objective.candidates=batch-and-given", "--steps", 2, "--out", "r"
+    )
+    assert found["loss"] is None
+
+
 def test_devices(table, scratch):
-    assert "torch finds no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
-    assert "'gpu' is not a device that torch knows" in refusal("fit", table, "--device", "gpu")
+    assert "there is no device cuda:99 on this machine" in refusal("fit", table, "--device", "cuda:99")
+    assert "'gpu' is not a device: choose cpu" in refusal("fit", table, "--device", "gpu")
     assert not (scratch / "runs").exists()
 
 

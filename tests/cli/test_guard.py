@@ -13,13 +13,16 @@ from tests.cli.shell import probssl, refusal
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError(), "out of memory: a smaller --batch-size or --dim"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory: a smaller"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory: a sm"),
+        (MemoryError(), "out of memory: try a smaller --batch-size or --dim"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory: try a smaller"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            "out of memory: try",
+        ),
         (SafetensorError("Error while\nserializing"), "a safetensors file cannot be read or written (Error while ser"),
         (
             OSError(errno.ENOSPC, "No space left on device", "here/log.jsonl"),
-            "the disk of here/log.jsonl is full: make",
+            "the disk that holds here/log.jsonl is full: free",
         ),
         (PermissionError(errno.EACCES, "Permission denied", "here"), "here cannot be read or written (Permission"),
     ],

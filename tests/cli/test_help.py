@@ -72,6 +72,10 @@ def test_shells_complete_names(monkeypatch):
     for words, expected in {
         "probssl fit x.csv --objective sn": ["snl"],
         "probssl fit x.csv --pairing mask": ["mask-and-noise"],
+        "probssl fit x.csv --set pl": ["plan."],
+        "probssl fit x.csv --set plan.war": ["plan.warmup="],
+        "probssl fit x.csv --objective spectral --set objective.": ["objective.squared_radius=", "objective.pair="],
+        "probssl fit x.csv --set objective.sampler.step": ["objective.sampler.steps=", "objective.sampler.step_size="],
         "probssl parts enc": ["encoder"],
         "probssl parts energy co": ["cosine"],
     }.items():

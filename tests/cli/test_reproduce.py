@@ -86,7 +86,7 @@ def test_failures_are_told_and_tried_again(cheap, scratch, monkeypatch):
     assert result.exit_code == 1
     assert "index.html" in result.stdout
     assert result.stderr == (
-        "error: 1 of 12 trials failed, and the same command tries them again; the first (number 7, draws 40): "
+        "error: 1 of 12 trials failed; run the same command to retry them; the first (number 7, draws 40): "
         "RuntimeError: number 7 is broken\n"
     )
     told = json.loads(probssl(*cheap, "--json").stdout)["failures"]
@@ -130,8 +130,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(scratch):
     kept = trials_in(scratch / "my study")
     assert before <= kept < 30
     assert complaint.splitlines()[-1] == (
-        f"stopped with {kept} of 30 trials kept; resume with: "
-        "probssl reproduce siamese/circles --out 'my study' --jobs 2"
+        f"stopped after {kept} of 30 trials; resume with: probssl reproduce siamese/circles --out 'my study' --jobs 2"
     )
 
 

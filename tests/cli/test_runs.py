@@ -57,7 +57,7 @@ def test_listing_and_pruning(run, collapsed, copy, table, scratch):
     assert list((scratch / "stopped" / "checkpoints").glob("step-*")), "it is still to be resumed"
     assert not list((scratch / "good" / "checkpoints").glob("step-*"))
     assert document("embed", scratch / "good", table, "--out", "z.npy")["rows"] == 60
-    assert "no checkpoint left" in refusal("fit", "--resume", "--out", scratch / "good", "--steps", 40)
+    assert "no checkpoint to resume from" in refusal("fit", "--resume", "--out", scratch / "good", "--steps", 40)
 
 
 def test_what_is_no_folder_of_runs(table, scratch):

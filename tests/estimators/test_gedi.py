@@ -88,7 +88,7 @@ def test_a_seed_decides_the_result_and_a_pickle_keeps_it(blobs, fitted):
         ({"n_clusters": 0}, "n_clusters must lie between 1 and the 600 rows, not 0"),
         ({"init": "spectral"}, "init must be 'k-means' or 'random', not 'spectral'"),
         ({"prior": "flat"}, "prior cannot be 'flat': choose uniform, learnt"),
-        ({"prior": [0.5, 0.5]}, "the prior of 8 clusters needs as many numbers"),
+        ({"prior": [0.5, 0.5]}, "the prior must be 8 numbers"),
         ({"generative": -1.0}, "weight of generative"),
         ({"settings": {"objective.sampler.step": 1}}, "no setting 'step': did you mean 'steps'?"),
         ({"encoder": "conv"}, "is for images"),

@@ -307,9 +307,9 @@ class TestTrouble:
             ({"X_positive": np.zeros(50)}, "not (50,)"),
             ({"X_positive": np.zeros((49, 3))}, "not (49, 3)"),
             ({"X_positive": np.full((50, 3), np.nan)}, "NaN"),
-            ({"y": np.zeros((50, 3)), "X_positive": np.zeros((50, 3))}, "given twice"),
+            ({"y": np.zeros((50, 3)), "X_positive": np.zeros((50, 3))}, "given both"),
             ({"X_positive": np.zeros((50, 3)), "groups": np.zeros(50)}, "leave them out"),
-            ({"groups": np.zeros(49)}, "groups are one label per row, 50 of them"),
+            ({"groups": np.zeros(49)}, "groups must be 50 labels, one per row"),
             ({"groups": np.arange(50)}, "50 rows have 0 pairs of neighbours"),
         ],
     )

@@ -60,8 +60,10 @@ from probssl.pairings import (
     CountableImageAugmentation,
     Each,
     GaussianNoise,
+    HardNegatives,
     ImageAugmentation,
     ImageStrengths,
+    InTurn,
     LinearMixture,
     MaskAndNoise,
     Pairing,
@@ -227,6 +229,11 @@ PAIRINGS: list[PairingMember] = [
         lambda: LinearMixture(MAPS, weights=WEIGHTS, covariance=COVARIANCE, mean=SHIFT),
         linear_components(MAPS, WEIGHTS, COVARIANCE, SHIFT),
     ),
+    PairingMember(
+        "hard-negatives",
+        lambda: HardNegatives(MaskAndNoise(0.8, 0.25), GaussianNoise(1.0), 3),
+        mask_components([0.8, 0.8], [0.25, 0.25]),
+    ),
 ]
 
 
@@ -244,7 +251,12 @@ COUNTED: list[Member[Pairing]] = [
 ]
 """Pairings of images with a density, which tests/pairings/test_image_score.py holds to the mixture of all outcomes."""
 
-SAMPLED_ROWS: list[Member[SampledPairing]] = unlisted("pairing", [*PAIRINGS, *SAMPLED, *COUNTED])
+IN_TURN: Member[SampledPairing] = Member("in-turn", lambda: InTurn([MaskAndNoise(0.8, 0.25), GaussianNoise(0.5)]))
+
+SAMPLED_ROWS: list[Member[SampledPairing]] = [
+    IN_TURN,
+    *unlisted("pairing", [IN_TURN, *PAIRINGS, *SAMPLED, *COUNTED]),
+]
 """Pairings of rows without a density."""
 
 

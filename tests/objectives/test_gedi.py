@@ -285,7 +285,7 @@ def test_ebclr_trains() -> None:
         ({"prior_price": 1.0}, "above 1"),
         ({"generative": -1.0}, "weight of generative must be finite and ≥ 0"),
         ({"generative": 0, "invariance": 0, "balance": 0}, "a term with a weight above 0"),
-        ({"generative": 0, "magnitude": 1.0}, "bounded for the generative term"),
+        ({"generative": 0, "magnitude": 1.0}, "only bounds the generative term"),
     ],
 )
 def test_refusals(options: dict[str, object], part: str) -> None:

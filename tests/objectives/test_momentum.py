@@ -118,7 +118,7 @@ def test_what_is_refused() -> None:
         moco(momentum=1.0)
     with pytest.raises(InputError, match="queue"):
         moco(queue=0)
-    with pytest.raises(InputError, match="other layers"):
+    with pytest.raises(InputError, match="its layers differ"):
         moco()(nn.Linear(INPUT, EMBEDDING).double(), views_of())
     with pytest.raises(InputError, match="two augmented views"):
         moco()(smooth_encoder(), GaussianNoise(0.3)(normal(4, INPUT), Needs(), generator()))

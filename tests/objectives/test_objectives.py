@@ -322,7 +322,7 @@ def test_groups_are_batches_of_their_own(candidates: str, energy: Member[Energy]
         for at in (0, 4, 8)
     ]
     assert grouped(smooth_encoder(), views).total.item() == pytest.approx(sum(parts) / 3, rel=1e-12)
-    with pytest.raises(InputError, match="12 cannot be cut into groups of 5"):
+    with pytest.raises(InputError, match="12 cannot be divided into groups of 5"):
         InfoNCE(energy.built(), candidates=candidates, group_size=5)(smooth_encoder(), views)
 
 

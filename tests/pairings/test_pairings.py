@@ -13,7 +13,17 @@ from scipy import integrate
 from torch import Tensor
 
 from probssl.errors import InputError
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Needs, Pairing, ResampledColumns, Rotations
+from probssl.pairings import (
+    GaussianNoise,
+    HardNegatives,
+    InTurn,
+    LinearMixture,
+    MaskAndNoise,
+    Needs,
+    Pairing,
+    ResampledColumns,
+    Rotations,
+)
 from tests.objectives.members import COVARIANCE, MAPS, PAIRINGS, WEIGHTS, PairingMember, each, generator, normal
 from tests.objectives.references import mixture_log_prob, mixture_moments
 
@@ -359,3 +369,27 @@ def test_bad_arguments(build) -> None:
     with pytest.raises(InputError) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_every_anchor_gets_hard_negatives_of_its_own() -> None:
+    x = 10 * torch.arange(5.0).unsqueeze(1).repeat(1, 2)
+    pairing = HardNegatives(GaussianNoise(0.01), GaussianNoise(0.5), 400)
+    views = pairing(x, Needs(negatives=True), generator(1))
+    assert views.negatives is not None
+    assert views.negatives.shape == (5, 400, 2)
+    apart = views.negatives - x.unsqueeze(1)
+    assert abs(apart.mean().item()) < 0.05
+    assert abs(apart.std().item() - 0.5) < 0.02
+    assert (views.augmented[0] - x).abs().max() < 0.1
+    assert pairing(x, Needs(), generator(1)).negatives is None, "nothing is drawn that nobody asks for"
+
+
+def test_pairings_in_turn_make_one_view_each() -> None:
+    x = torch.zeros(400, 2)
+    pairing = InTurn([GaussianNoise(0.01), GaussianNoise(1.0)])
+    spreads = pairing(x, Needs(augmented=3), generator(1)).augmented.std((1, 2))
+    assert spreads[0] < 0.02
+    assert 0.9 < spreads[1] < 1.1
+    assert spreads[2] < 0.02
+    wide = pairing.sample(x, generator(2)).abs().amax(1) > 0.1
+    assert 0.4 < wide.float().mean() < 0.6, "a single draw is of one of them at random"

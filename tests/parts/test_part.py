@@ -20,7 +20,9 @@ from probssl.pairings import (
     CountableImageAugmentation,
     Each,
     GaussianNoise,
+    HardNegatives,
     ImageAugmentation,
+    InTurn,
     LinearMixture,
     MaskAndNoise,
     Views,
@@ -39,6 +41,8 @@ EXAMPLES: dict[type, Callable[[], Part]] = {
     CountableImageAugmentation: lambda: CountableImageAugmentation(flip=0.5, noise=1.0, noise_std=0.2),
     Each: lambda: Each(MaskAndNoise()),
     GaussianNoise: lambda: GaussianNoise(0.5),
+    HardNegatives: lambda: HardNegatives(MaskAndNoise(), GaussianNoise(1.0)),
+    InTurn: lambda: InTurn([MaskAndNoise(), GaussianNoise(0.5)]),
     LinearMixture: lambda: LinearMixture(torch.eye(2).repeat(3, 1, 1), 0.1),
 }
 """Parts of classes that cannot do with defaults alone."""

@@ -20,7 +20,7 @@ from probssl.encoders import MLP, LatentEncoder, WithHead
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives import GEDI, SNL, BiasNetwork, InfoNCE, NoBias
-from probssl.pairings import GaussianNoise, ImageAugmentation, MaskAndNoise, Needs
+from probssl.pairings import GaussianNoise, HardNegatives, ImageAugmentation, InTurn, MaskAndNoise, Needs
 from probssl.parts import defaults
 from probssl.parts.describe import describe, describe_plan
 from probssl.parts.facts import Facts
@@ -36,6 +36,7 @@ from ..training.parts import assert_one_sentence
 TABLE = Facts("table", (6,), 64)
 GREY, COLOUR = (Facts("images", (channels, 16, 16), 64) for channels in (1, 3))
 WORLD = Facts("world", (4,), 64, "sphere4")
+HARD = HardNegatives(MaskAndNoise(), GaussianNoise(1.0))
 NEED_MORE = {"ensemble", "latent-regression", "tricl"}
 """Objectives that no table can be trained with by their name alone."""
 
@@ -168,7 +169,7 @@ def test_objects_are_parts() -> None:
 
 def test_a_file_cannot_make_an_object_and_says_who_can() -> None:
     written = resolve(Recipe(encoder=nn.Linear(6, 2)), TABLE).recipe.to_toml()
-    with pytest.raises(InputError, match="hand it in again") as error:
+    with pytest.raises(InputError, match="name it again") as error:
         resolve(read(written), TABLE, own=True)
     assert "torch.nn.modules.linear:Linear" in str(error.value)
     handed = read(written).with_trusted(encoder=nn.Linear(6, 2))
@@ -303,6 +304,9 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             ("bernoulli", "gaussian"),
         ),
         (lambda: Recipe(objective="fisher", pairing="scarf"), ("Fisher", "score")),
+        (lambda: Recipe().with_settings({"objective.candidates": "given"}), ("InfoNCE", "hard-negatives")),
+        (lambda: Recipe(pairing=HARD), ("does not use the negatives", "batch-and-given")),
+        (lambda: Recipe(pairing=InTurn([ImageAugmentation()])), ("in-turn is for images", "table of 6 columns")),
         (lambda: Recipe(pairing=ImageAugmentation()), ("image is for images", "table of 6 columns")),
         (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
         (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),
@@ -323,6 +327,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
             ("batch normalisation (layer '1') mixes",),
         ),
         (lambda: Recipe(objective="simclr", energy="asymmetric"), ("symmetric",)),
+        (lambda: Recipe(objective=SNL), ("objective SNL is a class", "SNL(…)")),
         (lambda: Recipe(objective=3), ("objective", "3")),
         (lambda: Recipe(encoder=nn.Linear(7, 2)), ("Linear", "[6]")),
     ],

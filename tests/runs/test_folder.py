@@ -244,7 +244,7 @@ def test_a_run_of_own_parts_is_a_whole_run(tmp_path: Path) -> None:
     assert run.comparison is not None
     assert run.report.is_file()
     for load_it in (Model.load, lambda path: Run(path).model):
-        with pytest.raises(InputError, match="hand it in again"):
+        with pytest.raises(InputError, match="pass it again"):
             load_it(folder)
     again = Run(folder, objective=Tilted(), encoder=network())
     assert np.array_equal(again.model.embed(table()), run.model.embed(table()))
@@ -289,7 +289,7 @@ def test_data_comes_as_arrays_frames_and_torch_data_sets(tmp_path: Path) -> None
     ]
     for run in found[1:]:
         assert_same_weights(run.model.encoder.state_dict(), found[0].model.encoder.state_dict())
-    with pytest.raises(InputError, match="hand it in again"):
+    with pytest.raises(InputError, match="pass it again"):
         Run(tmp_path / "0").data()
     assert len(Run(tmp_path / "0").data(frame)) == 40
 
@@ -577,7 +577,7 @@ def test_clusterings_are_assessed(objective: str, tmp_path: Path) -> None:
 
 def test_more_clusters_than_rows_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     options = {**OPTIONS, "objective": "deepcluster"}
-    with pytest.raises(InputError, match="40 rows cannot be cut into 41 clusters"):
+    with pytest.raises(InputError, match="40 rows cannot form 41 clusters"):
         train(table(), tmp_path / "run", **options, clusters=41)
     assert not (tmp_path / "run").exists()
 

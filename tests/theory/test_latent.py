@@ -17,7 +17,6 @@ from probssl.theory.latent import (
     log_prior_unit_norm,
     optimal_posterior_variance,
     pinch,
-    pinch_pairwise,
 )
 
 
@@ -101,14 +100,15 @@ def test_priors_are_densities():
 
 def test_one_latent_alone_is_not_pinched():
     z = latents(1, 4)
-    assert pinch(z) == 0 == pinch_pairwise(z)
+    assert pinch(z) == 0
     assert log_prior_uniform(z, 0.15) == 0
 
 
 def test_pinch_has_two_forms():
     for related in (2, 3, 10):
         z = latents(7, related, 4, seed=related)
-        assert pinch(z) == pytest.approx(pinch_pairwise(z), abs=1e-12)
+        pairs = np.square(z[:, :, None] - z[:, None]).sum((1, 2, 3)) / (2 * related)
+        assert pinch(z) == pytest.approx(pairs, abs=1e-12)
         assert pinch(z).shape == (7,)
         loops = [sum(np.sum((z_j - s.mean(0)) ** 2) for z_j in s) for s in z]
         assert pinch(z) == pytest.approx(loops)
@@ -203,7 +203,7 @@ Z = np.ones((2, 3))
     [
         (lambda: pinch(np.zeros(3)), "related, dimensions"),
         (lambda: pinch(np.zeros((0, 3))), "not be empty"),
-        (lambda: pinch_pairwise([[math.nan, 0.0]]), "finite"),
+        (lambda: pinch([[math.nan, 0.0]]), "finite"),
         (lambda: pinch([["a"]]), "array of numbers"),
         (lambda: log_prior_uniform(Z, 0.0), "variance must be a finite number above zero, not 0.0"),
         (lambda: log_prior_uniform(Z, "small"), "variance"),

@@ -17,7 +17,6 @@ from probssl.theory.normaliser import (
     nce_loss,
     nce_loss_1d,
     nce_loss_at,
-    nce_offset,
     snl_normaliser,
 )
 
@@ -122,11 +121,6 @@ def test_nce_loss_is_bounded_below_in_its_bias():
         assert nce_loss(-np.full(4, bias), -np.full((4, 3), bias), 1.0) == pytest.approx(250.0)
 
 
-def test_nce_offset_of_a_batch():
-    assert nce_offset(1 / 256) == pytest.approx(-5.541263545, abs=5e-10) == -math.log(255)
-    assert nce_offset(0.5) == 0.0
-
-
 @pytest.mark.parametrize(("z", "log_z"), [(0.3, -1.203972804326), (2.7, 0.993251773010)])
 def test_snl_is_minimal_at_the_log_normaliser(z, log_z):
     best = optimize.minimize_scalar(lambda bias: float(snl_normaliser(math.log(z), bias)), tol=1e-12)
@@ -152,8 +146,6 @@ FLAT, ROWS = np.zeros(3), np.zeros((3, 2))
     ("call", "message"),
     [
         (lambda: nce_loss(FLAT, ROWS, 0.0), "ratio must be a finite number above zero, not 0.0"),
-        (lambda: nce_offset(1.0), "prior must be a number below one, not 1.0"),
-        (lambda: nce_offset(0.0), "prior"),
         (lambda: nce_limit(math.nan, 0.0), "mean energy"),
         (lambda: nce_loss_1d(1.0, data_variance=0.0, noise_variance=1.0, precision=1.0), "data variance"),
         (lambda: nce_loss_1d(1.0, data_variance=1.0, noise_variance=1.0, precision=-1.0), "precision"),

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from probssl import kernels
 from probssl.encoders import MLP, Branches, Expansion, WithHead, encode, seeded
 from probssl.energies import Cosine, Euclidean
-from probssl.objectives import CRVAE, GEDI, SNL, VAE, InfoNCE, Objective, SimVAE, SlicedFisher
+from probssl.objectives import CRVAE, GEDI, SNL, VAE, Ensemble, InfoNCE, Objective, SimVAE, SlicedFisher
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
-from probssl.pairings import GaussianNoise, LinearMixture, MaskAndNoise, Pairing, Views
+from probssl.pairings import GaussianNoise, InTurn, LinearMixture, MaskAndNoise, Pairing, Views
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy
 from probssl.samplers import SGLD, Box, UniformStart
@@ -574,6 +574,9 @@ def test_why_a_trial_trains_alone_is_logged(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level("INFO", logger="probssl.training.stacked.many")
     x, plan = torch.randn(32, 4), TrainingPlan(steps=2, batch_size=8)
     networks = (nn.Sequential(nn.Linear(4, 3), nn.Tanh()), nn.Linear(4, 3))
-    fit_many([Trial(network, InfoNCE(Euclidean()), MaskAndNoise(), x, plan) for network in networks])
+    turns = InTurn([MaskAndNoise(), GaussianNoise(0.5)])
+    trials = [Trial(network, InfoNCE(Euclidean()), MaskAndNoise(), x, plan) for network in networks]
+    fit_many([*trials, Trial(nn.Linear(4, 3), Ensemble([InfoNCE(), InfoNCE()]).bind(dim=3), turns, x, plan)])
+    assert "trial 2 (Ensemble) trains alone: its pairing makes whole batches" in caplog.text
     assert "trial 0 (InfoNCE) trains alone: its encoder is more than linear layers and ReLU" in caplog.text
     assert "trial 1" not in caplog.text

@@ -55,7 +55,6 @@ def test_more_draws_condition_better_and_the_seed_decides():
     one, other, another = (InvertibleMLP(5, draws=50, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(one.weights, other.weights)
     assert not torch.equal(one.weights, another.weights)
-    assert len(one.condition_numbers) == 3
 
 
 def test_a_decoder_is_frozen_and_sees_scaled_latents():

@@ -46,26 +46,25 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document and nothing else")]
 Parts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--part", metavar="PART=NAME", help="A part of the run that is not ours, as encoder=package.module:Class"
-    ),
+    typer.Option("--part", metavar="PART=NAME", help="Part from another package, as encoder=package.module:Class"),
 ]
 WHERE = "Where it runs"
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="Processes at a time (default: one a core)", rich_help_panel=WHERE)
+    int | None, typer.Option("--jobs", help="Number of processes (default: one per core)", rich_help_panel=WHERE)
 ]
 Backend = Annotated[
-    str, typer.Option("--backend", help="processes (of this machine), dask or ray", rich_help_panel=WHERE)
+    str, typer.Option("--backend", help="processes (on this machine), dask or ray", rich_help_panel=WHERE)
 ]
 Address = Annotated[
-    str | None, typer.Option("--address", help="Cluster to use (default: one started here)", rich_help_panel=WHERE)
+    str | None,
+    typer.Option("--address", help="Cluster to use (default: start one here)", rich_help_panel=WHERE),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress")]
 Debug = Annotated[bool, typer.Option("--debug", metavar="", help="Show the traceback of an error")]
-CORRUPT_HELP = "Unreadable images in a folder: refuse it, or skip them (default: refuse)"
+CORRUPT_HELP = "Unreadable images in a folder: refuse or skip (default: refuse)"
 Corrupt = Annotated[str, typer.Option("--corrupt", metavar="WHAT", help=CORRUPT_HELP, show_default=False)]
 Moved = Annotated[
-    str | None, typer.Option("--data", metavar="DATA", help="Where the run's own data is now, if it has moved")
+    str | None, typer.Option("--data", metavar="DATA", help="New location of the run's data, if it has moved")
 ]
 DATA_PANEL = "The data"
 LABEL_HELP = "Column of classes or numbers, only used to evaluate; repeatable"
@@ -144,7 +143,7 @@ def what_to_do(error: BaseException) -> tuple[str | None, int]:
     if isinstance(error, KeyboardInterrupt):
         return "stopped", INTERRUPTED
     if memory.ran_out(error):
-        return "out of memory: a smaller --batch-size or --dim, fewer rows or fewer --jobs need less", 2
+        return "out of memory: try a smaller --batch-size or --dim, fewer rows or fewer --jobs", 2
     if isinstance(error, OSError):
         return _place(error), 2
     if type(error).__name__ == "SafetensorError":
@@ -161,7 +160,8 @@ def _flowing(text: str) -> str:
 def _place(error: OSError) -> str:
     """Which file or folder failed, how, and what to do; a temporary file is known by its folder."""
     if error.errno in NO_ROOM:
-        return f"the disk of {error.filename2 or error.filename or Path.cwd()} is full: make room and try again"
+        where = error.filename2 or error.filename or Path.cwd()
+        return f"the disk that holds {where} is full: free some space and try again"
     path = Path(str(error.filename2 or error.filename or "a file"))
     shown = path.parent if path.name.startswith(".") else path
     return f"{shown} cannot be read or written ({error.strerror or error})"
@@ -200,7 +200,7 @@ def open_run(folder: Path, parts: list[str] | None = None) -> Run:
     for text in parts or ():
         slot, equals, name = text.partition("=")
         if not equals:
-            raise InputError(f"--part takes PART=NAME, encoder=package.module:Class for example, not {text!r}")
+            raise InputError(f"--part takes PART=NAME, for example encoder=package.module:Class, not {text!r}")
         named[slot] = name
     return Run(folder, **named)
 

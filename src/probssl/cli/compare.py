@@ -42,28 +42,26 @@ def compare(
     missing: Missing = None,
     encoding: Encoding = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="Time it may take in all (default: 5)")
+        float | None, typer.Option("--minutes", metavar="M", help="Time limit in minutes (default: 5)")
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option("--trials", metavar="N", help="Configurations that take part, however long that takes"),
+        typer.Option("--trials", metavar="N", help="Number of configurations to compare, however long it takes"),
     ] = None,
     objectives: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help="Losses to compare, any that probssl parts lists (default: twelve)"),
+        typer.Option(metavar="A,B,…", help="Losses to compare, from probssl parts objective (default: twelve)"),
     ] = None,
     energies: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: those that are quick)")
+        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: the fast ones)")
     ] = None,
     dims: Annotated[
         str | None,
         typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides splits, initial weights, batches and augmentations")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for splits, initial weights, batches and augmentations")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Go on with the comparison in --out after a stop or a kill")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the comparison in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the comparison in --out")] = False,
     jobs: Jobs = None,
     backend: Backend = "processes",
@@ -71,9 +69,9 @@ def compare(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find out which loss, energy and dimension suit a table: each combination, ranked, with and without labels.
+    """Find out which loss, energy and dimension suit a table by training and ranking them, with or without labels.
 
-    The folder gets the winning model as a run, the leaderboard, and a report.
+    The output folder gets the winning model as a run, the leaderboard and a report.
     """
     started = time.monotonic()
     if resume and out is None:

@@ -34,7 +34,7 @@ app.add_typer(data_app, name="data")
 @data_app.command("list", epilog="Example: probssl data list --json")
 @command
 def data_list(as_json: Json = False) -> None:
-    """Named data sets, and which of them are here."""
+    """List named data sets and whether they have been downloaded."""
     from probssl.data import catalogue, data_directory
     from probssl.report import console
 
@@ -52,7 +52,7 @@ def data_fetch(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find a named data set, or download it to the cache."""
+    """Download a named data set to the cache, unless it is there already."""
     from probssl.data import fetch
     from probssl.report import console
 

@@ -32,6 +32,8 @@ from probssl.cli.app import (
     DATA_PANEL as DATA,
 )
 from probssl.errors import CollapseWarning, InputError, NonFiniteLoss, TrainingInterrupted
+from probssl.parts.describe import paths
+from probssl.parts.recipe import PLAN, SLOTS
 from probssl.parts.registry import KINDS
 from probssl.parts.values import read
 
@@ -41,6 +43,15 @@ PARTS, TRAINING, RUN = "The parts", "The training", "The run"
 def names_of(kind: str) -> Any:
     """Completion of the names of parts in a shell."""
     return lambda incomplete: [name for name in KINDS[kind] if name.startswith(incomplete)]
+
+
+def _paths(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of PART. and then of its settings, of the part that was named before where there is one."""
+    slots = (*SLOTS, PLAN)
+    slot, dot, _ = incomplete.partition(".")
+    if not dot or slot not in slots:
+        return [f"{name}." for name in slots if name.startswith(incomplete)]
+    return [f"{path}=" for path in paths(slot, context.params.get(slot)) if path.startswith(incomplete)]
 
 
 def _part(kind: str, what: str) -> Any:
@@ -54,8 +65,10 @@ def _part(kind: str, what: str) -> Any:
     )
 
 
-def _option(panel: str, name: str, what: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, metavar=metavar, help=what, show_default=False, rich_help_panel=panel)
+def _option(panel: str, name: str, what: str, metavar: str | None = None, completion: Any = None) -> Any:
+    return typer.Option(
+        name, metavar=metavar, help=what, show_default=False, rich_help_panel=panel, autocompletion=completion
+    )
 
 
 @app.command(epilog="Example: probssl fit pmlb:optdigits --objective snl --set objective.pair=augmented")
@@ -63,33 +76,33 @@ def _option(panel: str, name: str, what: str, metavar: str | None = None) -> Any
 def fit(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)] = None,
     objective: Annotated[str | None, _part("objective", "The loss")] = None,
-    energy: Annotated[str | None, _part("energy", "What “alike” means between representations")] = None,
-    pairing: Annotated[str | None, _part("pairing", "Which observations belong together")] = None,
+    energy: Annotated[str | None, _part("energy", "How dissimilarity of representations is measured")] = None,
+    pairing: Annotated[str | None, _part("pairing", "How related observations are made")] = None,
     encoder: Annotated[str | None, _part("encoder", "The network")] = None,
     head: Annotated[str | None, _part("head", "A projection head between network and loss")] = None,
     dim: Annotated[int | None, _option(PARTS, "--dim", "Dimensions of the representation", "N")] = None,
     settings: Annotated[
         list[str] | None,
         _option(
-            PARTS, "--set", "Any other setting, such as pairing.preservation=0.8; repeatable", "PART.SETTING=VALUE"
+            PARTS, "--set", "Any other setting, such as pairing.noise=0.1; repeatable", "PART.SETTING=VALUE", _paths
         ),
     ] = None,
     steps: Annotated[int | None, _option(TRAINING, "--steps", "Training steps", "N")] = None,
     batch_size: Annotated[int | None, _option(TRAINING, "--batch-size", "Rows per step", "N")] = None,
     lr: Annotated[float | None, _option(TRAINING, "--lr", "Learning rate of the encoder", "RATE")] = None,
     seed: Annotated[
-        int | None, _option(TRAINING, "--seed", "Decides weights, batches, augmentations and test rows", "N")
+        int | None, _option(TRAINING, "--seed", "Seed for weights, batches, augmentations and test rows", "N")
     ] = None,
-    device: Annotated[str, _option(TRAINING, "--device", "What to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
+    device: Annotated[str, _option(TRAINING, "--device", "Device to train on: cpu, cuda, cuda:1, …", "NAME")] = "cpu",
     label: Label = None,
     drop: Drop = None,
     kind: Kinds = None,
     missing: Missing = None,
     encoding: Encoding = None,
-    ids: Annotated[str | None, _option(DATA, "--ids", "Column that names the rows, kept beside them", "COL")] = None,
+    ids: Annotated[str | None, _option(DATA, "--ids", "Column of row names, kept with the results", "COL")] = None,
     test: Annotated[
         str | None,
-        _option(DATA, "--test", "Rows that training never sees: a share, a column or a file (default: 0.2)", "WHAT"),
+        _option(DATA, "--test", "Rows held out from training: a share, a column or a file (default: 0.2)", "WHAT"),
     ] = None,
     size: Annotated[str | None, _option(DATA, "--size", "Size that images of a folder are resized to", "H,W")] = None,
     corrupt: Annotated[str, _option(DATA, "--corrupt", CORRUPT_HELP, "WHAT")] = "refuse",
@@ -97,7 +110,7 @@ def fit(
         Path | None, _option(RUN, "--recipe", "TOML file to start from; options override it", "FILE")
     ] = None,
     start_from: Annotated[
-        Path | None, _option(RUN, "--from", "Run whose weights and choices to start from", "RUN")
+        Path | None, _option(RUN, "--from", "Run to start from, with its weights and settings", "RUN")
     ] = None,
     weights: Annotated[
         Path | None, _option(RUN, "--weights", "safetensors file with weights for the encoder", "FILE")
@@ -105,7 +118,7 @@ def fit(
     evaluate: Annotated[str, _option(RUN, "--evaluate", "none, quick or full (default: quick)", "HOW")] = "quick",
     out: Annotated[Path | None, _option(RUN, "--out", "Folder to write (default: below runs/)", "RUN")] = None,
     resume: Annotated[
-        bool, _option(RUN, "--resume", "Continue the run in --out, also for more --steps than before", "")
+        bool, _option(RUN, "--resume", "Resume the run in --out, or extend it with more --steps", "")
     ] = False,
     overwrite: Annotated[bool, _option(RUN, "--overwrite", "Replace the run in --out", "")] = False,
     quiet: Quiet = False,
@@ -113,13 +126,12 @@ def fit(
 ) -> None:
     """Train an encoder on DATA; the run's folder gets model, recipe, log, metrics and a report.
 
-    What is not chosen suits the data: tables get a perceptron and masked, noisy copies of rows; images convolutions and
+    Defaults depend on the data. Tables get a perceptron and masked, noisy copies of rows; images get convolutions and
     crops; a world (probssl fit world:sphere10) makes its own pairs and knows its latents.
 
-    In several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
+    To train in several processes: torchrun --nproc-per-node 2 -m probssl fit DATA.
     """
     from probssl import runs
-    from probssl.parts.recipe import Recipe
     from probssl.runs.workflow import below_runs
 
     if corrupt not in ("refuse", "skip"):
@@ -141,7 +153,7 @@ def fit(
                 lr=lr,
                 seed=seed,
                 settings=parsed(settings or ()),
-                recipe=None if recipe is None else Recipe.from_toml(recipe),
+                recipe=recipe,
                 **columns_of(label, drop, kind, missing, encoding),
                 ids=ids,
                 test=test,
@@ -202,7 +214,7 @@ def parsed(settings: Any) -> dict[str, Any]:
     for text in settings:
         path, equals, value = text.partition("=")
         if not equals or "." not in path:
-            raise InputError(f"--set takes PART.SETTING=VALUE, pairing.preservation=0.8 for example, not {text!r}")
+            raise InputError(f"--set takes PART.SETTING=VALUE, for example pairing.preservation=0.8, not {text!r}")
         found[path.strip()] = read(value)
     return found
 
@@ -218,5 +230,5 @@ def _size(text: str) -> tuple[int, int]:
     except ValueError:
         sides = []
     if len(sides) not in (1, 2) or min(sides) < 1:
-        raise InputError(f"--size takes a height and a width of at least one pixel, or one of both, not {text!r}")
+        raise InputError(f"--size takes a height and a width of at least one pixel, or one for both, not {text!r}")
     return sides[0], sides[-1]

@@ -23,28 +23,28 @@ def sample(
     run: RunFolder,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; of images PNG or NPY"),
+        typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write; PNG or NPY for images"),
     ],
     n: Annotated[int, typer.Option("--n", metavar="N", help="Rows or images to draw")] = 64,
     of_class: Annotated[
         str | None,
-        typer.Option("--class", metavar="NAME", help="Class to draw from a decoder, where the run's data has labels"),
+        typer.Option("--class", metavar="NAME", help="Class to draw, for a decoder whose data has labels"),
     ] = None,
     components: Annotated[
         int,
-        typer.Option("--components", metavar="N", help="Normals to draw latents from, where there are no labels"),
+        typer.Option("--components", metavar="N", help="Normals fitted to the latents, if there are no labels"),
     ] = 10,
     steps: Annotated[int, typer.Option("--steps", metavar="N", help="Steps of Langevin dynamics")] = 200,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the draws")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace FILE")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows, in the columns of the run's data, and the cluster or class of each.
+    """Draw new rows, in the columns of the run's data, with the cluster or class of each.
 
-    A run of gedi or jem draws by Langevin dynamics. One of simvae, vae, beta-vae or cr-vae decodes latents, drawn from
-    normals fitted to those of its data: one a class, where there are labels. New images become a picture, sorted by
-    cluster or class, or an array [n, channels, height, width] from 0 to 1.
+    Runs of gedi or jem sample by Langevin dynamics. Runs of simvae, vae, beta-vae or cr-vae decode latents drawn from
+    normals fitted to those of the data, one per class if there are labels. Images are written as one picture, sorted
+    by cluster or class, or as an array [n, channels, height, width] of numbers from 0 to 1.
     """
     from probssl.data.writing import WRITABLE, check_writable
     from probssl.model.decoding import draw as decode
@@ -146,18 +146,18 @@ def impute(
 @command
 def ood(
     run: RunFolder,
-    outside: Annotated[str, typer.Option("--outside", metavar="DATA", help="Rows the model has not seen the like of")],
+    outside: Annotated[str, typer.Option("--outside", metavar="DATA", help="Data unlike what the run was trained on")],
     inside: Annotated[
         str | None,
-        typer.Option("--inside", metavar="DATA", help="Rows like those it was trained on (default: the run's own)"),
+        typer.Option("--inside", metavar="DATA", help="Data like what it was trained on (default: the run's own)"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the bootstrap")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for the bootstrap")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """How well the run tells rows it knows from rows it does not: area under the ROC curve, by three scores.
+    """Measure how well a run tells familiar rows from others: area under the ROC curve for three scores.
 
-    Of data with test rows, only those are scored.
+    If data has test rows, only those are scored.
     """
     from probssl.model.density import SCORES, tell_apart
     from probssl.report import console

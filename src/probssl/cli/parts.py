@@ -33,12 +33,12 @@ def parts(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Part to explain", autocompletion=_names)] = None,
     as_json: Json = False,
 ) -> None:
-    """List the parts of a training: kinds, names of a kind, or the formula and settings of one."""
+    """List what can be chosen: kinds of parts, the parts of a kind, or the formula and settings of one part."""
     if kind == PLAN and name is None:
         _show(describe_plan(), as_json)
         return
     if kind is not None and kind not in KINDS:
-        raise InputError(f"there is no kind of part {kind!r}: choose {', '.join(_kinds(''))}")
+        raise InputError(f"unknown kind of part {kind!r}: choose {', '.join(_kinds(''))}")
     if kind is not None and name is not None:
         _show(describe(kind, name), as_json)
         return

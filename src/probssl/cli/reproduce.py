@@ -11,13 +11,13 @@ import typer
 from probssl.cli.app import Address, Backend, Jobs, Json, Quiet, app, command, fail, print_json, say
 from probssl.errors import InputError
 
-KEPT = "What is kept"
+KEPT = "Stored trials"
 
 
 @app.command(epilog="Example: probssl reproduce siamese/circles --out circles")
 @command
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; without it, the list")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment (default: list them)")] = None,
     budget: Annotated[
         str, typer.Option("--budget", help="smoke (seconds), laptop (minutes) or full (the paper's)")
     ] = "laptop",
@@ -26,14 +26,14 @@ def reproduce(
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", metavar="", help="Forget the trials that are there already", rich_help_panel=KEPT),
+        typer.Option("--fresh", metavar="", help="Discard stored trials", rich_help_panel=KEPT),
     ] = False,
     export: Annotated[
         Path | None,
         typer.Option(
             "--export",
             metavar="FILE",
-            help="Write the trials that are there to a CSV, TSV or Parquet file, and run none",
+            help="Write the stored trials to a CSV, TSV or Parquet file and run none",
             rich_help_panel=KEPT,
         ),
     ] = None,
@@ -43,16 +43,16 @@ def reproduce(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a paper's experiment and set its numbers beside the published ones.
+    """Run a paper's experiment and compare its numbers with the published ones.
 
-    Finished trials are kept in DIR/store.sqlite: stopped at any point, the same command goes on from there.
+    Finished trials are kept in DIR/store.sqlite, so that the same command resumes an interrupted experiment.
     """
     from probssl import studies
     from probssl.report import console
 
     if name is None:
         if out is not None or export is not None or fresh:
-            raise InputError("--out, --export and --fresh are about one experiment: give its NAME")
+            raise InputError("--out, --export and --fresh need the NAME of an experiment")
         _list(budget, as_json)
         return
     folder = out or Path("reproduced") / name
@@ -65,7 +65,7 @@ def reproduce(
         return
     before = studies.standing(studies.find(name), budget, folder)
     if before.older and before.done < before.total and not (quiet or as_json or fresh):
-        say(f"{before.older} trials of an earlier version of the code are kept in the store and not used")
+        say(f"{before.older} trials from an earlier version of the code are kept in the store but not used")
     try:
         result = studies.run(
             name, budget, folder, quiet=quiet or as_json, jobs=jobs, backend=backend, address=address, fresh=fresh
@@ -75,7 +75,7 @@ def reproduce(
         given = {"--budget": budget, "--out": out, "--jobs": jobs, "--backend": backend, "--address": address}
         asked = [(flag, str(value)) for flag, value in given.items() if value not in (None, "laptop", "processes")]
         again = ["probssl", "reproduce", name, *[word for pair in asked for word in pair]]
-        say(f"stopped with {now.done} of {now.total} trials kept; resume with: {shlex.join(again)}")
+        say(f"stopped after {now.done} of {now.total} trials; resume with: {shlex.join(again)}")
         raise typer.Exit(130) from None
     if as_json:
         print_json(result.as_dict())
@@ -85,7 +85,7 @@ def reproduce(
         config, message = result.failures[0]
         what = ", ".join(f"{key} {value}" for key, value in config.items())
         fail(
-            f"{len(result.failures)} of {result.trials} trials failed, and the same command tries them again; "
+            f"{len(result.failures)} of {result.trials} trials failed; run the same command to retry them; "
             f"the first ({what}): {message}"
         )
         raise typer.Exit(1)

@@ -18,17 +18,17 @@ def runs(
     prune: Annotated[
         bool,
         typer.Option(
-            "--prune", metavar="", help="Delete the checkpoints of finished runs; they can't be extended then"
+            "--prune", metavar="", help="Delete checkpoints of finished runs, which cannot be extended afterwards"
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the runs in FOLDER, with how far they came and what they are worth."""
+    """List the runs in FOLDER with their progress and metrics."""
     from probssl.report import console
     from probssl.runs.listing import lines
 
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder: give the one that holds runs")
+        raise InputError(f"{folder} is not a folder")
     found = lines(folder)
     freed = sum(line.prune() for line in found) if prune else 0
     if as_json:
@@ -49,16 +49,16 @@ def export(
     parts: Parts = None,
     as_json: Json = False,
 ) -> None:
-    """Write the network of a run, from raw numbers to representations, for programs without probssl.
+    """Write the network of a run, from raw numbers to representations, for use without probssl.
 
-    Beside FILE a JSON document names the columns it takes, in their order.
+    A JSON document next to FILE lists its input columns in order.
     """
     from probssl.model.export import description_of
     from probssl.model.export import export as write
     from probssl.report import console
 
     if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent}")
+        raise InputError(f"the folder {out.parent} does not exist")
     for path in (out, description_of(out)):
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists: choose another --out or --overwrite it")

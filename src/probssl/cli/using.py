@@ -33,11 +33,12 @@ def embed(
     data: Data,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="NPY, CSV, TSV or Parquet file to write")],
     half: Annotated[
-        str, typer.Option("--half", metavar="HALF", help="Of data with test rows: train, test or all of it")
+        str,
+        typer.Option("--half", metavar="HALF", help="Rows to embed, if some are test rows: train, test or all"),
     ] = "all",
     ids: Annotated[
         str | None,
-        typer.Option("--ids", metavar="COL", help="Column that names the rows (default: that of the run, if there)"),
+        typer.Option("--ids", metavar="COL", help="Column of row names (default: the run's, if present)"),
     ] = None,
     corrupt: Corrupt = "refuse",
     parts: Parts = None,
@@ -45,9 +46,9 @@ def embed(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the representations of DATA, one row each, in columns z0, z1, …, after the names of rows that have any.
+    """Write the representations of DATA, one per row, in columns z0, z1, …, preceded by row names if there are any.
 
-    A .npy file holds the numbers alone.
+    A .npy file holds only the numbers.
     """
     from probssl.data.writing import ID, check_writable, write
     from probssl.encoders import encode
@@ -81,16 +82,15 @@ def evaluate(
     depth: Annotated[str, typer.Option("--evaluate", metavar="HOW", help="quick or full")] = "quick",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", help="Decides splits and augmentations (default: the run's, 0 of DATA)"),
+        typer.Option("--seed", metavar="N", help="Seed for splits and augmentations (default: the run's; 0 for DATA)"),
     ] = None,
     parts: Parts = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Every metric that applies, beside raw features, PCA and the untrained encoder.
+    """Compute every metric that applies, also for raw features, PCA and the untrained encoder.
 
-    Of the run's own data the rows are judged that training never saw, and the metrics and the page of the run are
-    written; other data is only judged.
+    On the run's own data, metrics use the rows that training never saw, and the run's metrics and report are updated.
     """
     from probssl.report import console, run_page
     from probssl.runs import evaluate as judge
@@ -99,9 +99,9 @@ def evaluate(
     if depth not in ("quick", "full"):
         raise InputError(f"--evaluate is quick or full, not {depth}")
     if data is not None and moved is not None:
-        raise InputError("--data says where the run's own data is now: give it, or other DATA to judge by")
+        raise InputError("--data is the new location of the run's own data: give either it or other DATA")
     if data is None and label is not None:
-        raise InputError("--label names a column of DATA: give DATA too")
+        raise InputError("--label names a column of DATA, so DATA is needed too")
     opened = open_run(run, parts)
     model, quietly = opened.model, quiet or as_json
     with console.status("evaluating", quietly) as announce:
@@ -121,7 +121,7 @@ def evaluate(
 @app.command(epilog="Example: probssl doctor runs/optdigits-snl-euclidean")
 @command
 def doctor(run: RunFolder, moved: Moved = None, parts: Parts = None, as_json: Json = False) -> None:
-    """Is the run healthy, and how far from the best possible? If not: what went wrong, since when, what to try."""
+    """Check whether a run is healthy and how far from the best possible; if not, what went wrong and what to try."""
     from probssl.report import console
     from probssl.runs.doctor import examine
 
@@ -146,7 +146,7 @@ def report(
     parts: Parts = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page about a run that opens without a network."""
+    """Write a self-contained HTML page about a run."""
     from probssl.report import console, run_page
 
     page = run_page.write(open_run(run, parts), out)

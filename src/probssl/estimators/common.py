@@ -107,7 +107,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if self._of_images and getattr(X, "ndim", 0) == 4:
             return ImageSet("array", self._images(np.asarray(X), reset, least))
         if not reset and self.preparation_ is None:
-            raise InputError(f"the model is of images of shape {self.model_.facts.shape}, and X is a table")
+            raise InputError(f"the model takes images of shape {self.model_.facts.shape}, but X is a table")
         with warnings.catch_warnings():
             if columns:  # which were chosen by their names already
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -133,9 +133,9 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
         elif self.preparation_ is not None:
-            raise InputError(f"the model is of tables of {self.n_features_in_} features, and X is images")
+            raise InputError(f"the model takes tables of {self.n_features_in_} features, but X is images")
         elif images.shape[1:] != self.model_.facts.shape:
-            raise InputError(f"the model is of images of shape {self.model_.facts.shape}, not {images.shape[1:]}")
+            raise InputError(f"the model takes images of shape {self.model_.facts.shape}, not {images.shape[1:]}")
         return images
 
     def _training_rows(self, X: Any, *, reset: bool = True) -> Rows:
@@ -167,7 +167,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """The parameters on top of a recipe; settings by their path, then those that the user gave."""
         own = {} if self.settings is None else self.settings
         if not isinstance(own, Mapping) or not all(isinstance(path, str) for path in own):
-            raise InputError(f'settings is a dict by path, {{"plan.warmup": 0}} for example, not {own!r}')
+            raise InputError(f'settings is a dict by path, for example {{"plan.warmup": 0}}, not {own!r}')
         short = {path: getattr(self, name, None) for name, path in SHORT.items()}
         given = {path: value for path, value in {**settings, **short}.items() if value is not None}
         usual = {name: parameter.default for name, parameter in inspect.signature(type(self)).parameters.items()}
@@ -215,7 +215,7 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise KeyboardInterrupt
         if fitted.failure is not None:
             raise NonFiniteLoss(
-                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, or look for extreme "
+                f"training stopped at step {self.n_steps_} because {fitted.failure}: lower lr, or check for extreme "
                 "values"
             )
         for kind, step in self.collapsed_.items():

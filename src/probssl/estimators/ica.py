@@ -186,12 +186,12 @@ class ContrastiveICA(RowEstimator):
         """Which rows belong together, as given to `fit` and `score`."""
         if y is not None and np.asarray(y).ndim != 1:
             if X_positive is not None:
-                raise InputError("positives were given twice, as the second argument and as X_positive")
+                raise InputError("positives were given both as the second argument and as X_positive")
             X_positive = y
         if X_positive is None:
             return self._in_time(rows, groups)
         if groups is not None:
-            raise InputError("groups keep neighbours in time apart, and rows with positives have none: leave them out")
+            raise InputError("groups are only for neighbours in time: leave them out where positives are given")
         shape = np.asarray(X_positive).shape
         if shape != rows.values.shape:
             raise InputError(f"positives must have the shape of X, {rows.values.shape}, one for each row, not {shape}")
@@ -205,12 +205,12 @@ class ContrastiveICA(RowEstimator):
         labels = None
         if groups is not None:
             if np.shape(groups) != (len(rows),):
-                raise InputError(f"groups are one label per row, {len(rows)} of them, not of shape {np.shape(groups)}")
+                raise InputError(f"groups must be {len(rows)} labels, one per row, not of shape {np.shape(groups)}")
             labels = torch.as_tensor(np.unique(groups, return_inverse=True)[1])
         pairs = neighbours(len(rows), lags, labels)
         if len(pairs) < 2:
             raise InputError(
-                f"{len(rows)} rows have {len(pairs)} pairs of neighbours at lag {self.lag}, and it takes at least two"
+                f"{len(rows)} rows have {len(pairs)} pairs of neighbours at lag {self.lag}, but at least two are needed"
             )
         return RowPairs(self._inputs(rows), pairs)
 

@@ -101,7 +101,7 @@ class SiameseEncoder(RowEstimator):
         resolved = self._resolved(recipe, rows) if first else resolve(recipe, self.model_.facts)
         begun = resolved if first else self.model_.resolved
         if begun.objective.needs.index:
-            raise InputError(f"objective {begun.called('objective')} remembers the rows that it began with: use fit")
+            raise InputError(f"{begun.called('objective')} remembers the rows it was first trained on: use fit")
         if first:
             self._begin(resolved, rows)
         plan = dataclasses.replace(resolved.plan, warmup=0, anneal="constant")

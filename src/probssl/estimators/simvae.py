@@ -96,7 +96,7 @@ class SimVAEEncoder(RowEstimator):
         seed = seed_of(self.random_state)
         for name in ("components", "samples"):
             if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number from 1, not {getattr(self, name)!r}")
+                raise InputError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
         own = {
             "objective.related": self.related,
             "objective.likelihood": self.likelihood,
@@ -121,7 +121,7 @@ class SimVAEEncoder(RowEstimator):
         check_is_fitted(self, self._fitted)
         z = np.asarray(Z)
         if z.ndim != 2 or z.shape[1] != self.model_.dim:
-            raise InputError(f"latents of this model are [n, {self.model_.dim}], not {z.shape}")
+            raise InputError(f"latents must be [n, {self.model_.dim}], not {z.shape}")
         latents = torch.as_tensor(z, dtype=torch.float32 if z.dtype == np.float32 else torch.float64)
         found = decoded(in_precision(self.objective_, latents.dtype), latents, self.model_.facts.shape)
         return self._in_units(found.numpy())

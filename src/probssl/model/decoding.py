@@ -29,7 +29,7 @@ def decoder_of(model: Model) -> GenerativeObjective:
     """The objective of a model that has a decoder."""
     if not isinstance(model.objective, GenerativeObjective):
         raise InputError(
-            f"a model of the {model.resolved.called('objective')} objective has no decoder: train with simvae, vae, "
+            f"a model trained with {model.resolved.called('objective')} has no decoder: train with simvae, vae, "
             "beta-vae or cr-vae"
         )
     return model.objective
@@ -143,7 +143,7 @@ def draw(
     the likelihood, images without.
     """
     if seed < 0:
-        raise InputError(f"the seed must be a whole number from 0, not {seed}")
+        raise InputError(f"the seed must be a whole number of at least 0, not {seed}")
     objective = decoder_of(model)
     observed = model.observe(data, "train")
     labels = None if observed.labels is None else torch.as_tensor(np.asarray(observed.labels), dtype=torch.long)

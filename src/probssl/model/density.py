@@ -83,7 +83,7 @@ def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tupl
     objective = _clustering(model)
     if not isinstance(objective, GEDI):
         raise InputError(
-            f"a model of the {model.resolved.called('objective')} objective has no chains to sample by: train "
+            f"a model trained with {model.resolved.called('objective')} has no chains to sample from: train "
             "with gedi or jem"
         )
     model.encoder.eval()
@@ -96,7 +96,7 @@ def sample(model: Model, count: int, *, steps: int = 200, seed: int = 0) -> tupl
 def _clustering(model: Model) -> ClusteringObjective:
     if not isinstance(model.objective, ClusteringObjective):
         raise InputError(
-            f"a model of the {model.resolved.called('objective')} objective has no density: train with gedi, "
+            f"a model trained with {model.resolved.called('objective')} has no density: train with gedi, "
             "or with jem for the density alone"
         )
     return model.objective

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,15 @@ from probssl.model.model import Model
 FORMATS = ("onnx", "torch")
 
 
-def export(model: Model, path: Path, to: str = "onnx") -> Path:
+def export(model: Model, path: str | os.PathLike[str], to: str = "onnx") -> Path:
     """Write the network from raw numbers [n, …] to representations [n, dim], and beside it a JSON document.
 
     The document names the columns in the order in which the network takes them. Rows are double precision, images
     single precision from 0 to 1; any number of them.
     """
+    path = Path(path)
     if to not in FORMATS:
-        raise InputError(f"a network is exported to {' or '.join(FORMATS)}, not {to!r}")
+        raise InputError(f"networks are exported to {' or '.join(FORMATS)}, not {to!r}")
     module, shape = model.module(), model.facts.shape
     sample = torch.rand(4, *shape, dtype=torch.float32 if model.of_images else torch.float64)
     rows = {"x": {0: torch.export.Dim("rows", min=1)}}

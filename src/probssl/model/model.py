@@ -175,9 +175,7 @@ class Model:
         if images.shape[1] == 1 and shape[0] == 3:
             images = images.repeat(3, axis=1)
         if images.shape[1:] != shape:
-            raise InputError(
-                f"the model is of images of {_pixels(shape)}, and these are of {_pixels(images.shape[1:])}"
-            )
+            raise InputError(f"the model takes images of {_pixels(shape)}, but these are {_pixels(images.shape[1:])}")
         return torch.from_numpy(images)
 
     def in_units(self, x: Tensor) -> np.ndarray:
@@ -212,7 +210,7 @@ class Model:
             return load(source, label=label, ids=ids, size=size, corrupt=corrupt, progress=progress)
         found = load(source, label=label, ids=ids, progress=progress)
         if found.layout.kind != "images":
-            raise InputError(f"the model is of images, and {found.source} is not a set, folder or archive of images")
+            raise InputError(f"the model takes images, but {found.source} is not a set, folder or archive of images")
         return found
 
     def observe(self, data: Data, part: Part = "all") -> Observations:
@@ -222,7 +220,7 @@ class Model:
             found = in_layout(found, self.layout)
         if (found.layout.kind == "images") != self.of_images:
             kinds = ("images", "a table") if self.of_images else ("tables", "a set of images")
-            raise InputError(f"the model is of {kinds[0]}, and {found.source} is {kinds[1]}")
+            raise InputError(f"the model takes {kinds[0]}, but {found.source} is {kinds[1]}")
         rows = found.rows(part)
         if part != "all" and not len(rows):
             raise InputError(f"{found.source} has no {part} rows")
@@ -242,7 +240,7 @@ class Model:
 
     # Files
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, atomically."""
         tensors = {
             **gather("encoder", self.encoder.state_dict()),
@@ -260,7 +258,7 @@ class Model:
             "columns": [] if self.preparation is None else plain_columns(self.preparation.raw.columns),
             "label_name": self.label_name,
         }
-        save_tensors(path, tensors, metadata)
+        save_tensors(Path(path), tensors, metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **parts: Any) -> Model:
@@ -273,7 +271,7 @@ class Model:
         if path.is_dir():
             path = path / "model.safetensors"
             if not path.exists():
-                raise CheckpointError(f"{path.parent} holds no finished model: train it to the end first")
+                raise CheckpointError(f"{path.parent} holds no finished model: finish training first")
         tensors, metadata = load_tensors(path)
         if "identity" in metadata:
             raise CheckpointError(f"{path} is a checkpoint, not a model")

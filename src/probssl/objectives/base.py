@@ -185,7 +185,7 @@ class PairObjective(Objective):
     def embed_pair(self, encoder: nn.Module, views: Views) -> tuple[Tensor, Tensor]:
         """Embeddings of the two sides of every positive pair: [n, m] and [n, m]."""
         if len(views.augmented) < self.needs.augmented:
-            raise InputError(f"pair='augmented' needs two augmented views, and there is {len(views.augmented)}")
+            raise InputError(f"pair='augmented' needs two augmented views, not {len(views.augmented)}")
         if self.pair == "augmented":
             first, second = views.augmented[0], views.augmented[1]
         else:

@@ -116,7 +116,7 @@ class SwAV(ClusteringObjective):
         if not 0 < epsilon < math.inf:
             raise InputError(f"epsilon, the entropy of SwAV's codes, must be positive and finite, not {epsilon:g}")
         if iterations < 1:
-            raise InputError(f"SwAV's codes take at least one iteration, not {iterations}")
+            raise InputError(f"SwAV's codes need at least one iteration, not {iterations}")
         self.epsilon, self.iterations = float(epsilon), int(iterations)
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
@@ -233,7 +233,7 @@ def _distribution(prior: Tensor | Sequence[float] | None, clusters: int) -> Tens
         return torch.full((clusters,), 1 / clusters)
     given = torch.as_tensor(prior, dtype=torch.get_default_dtype())
     if given.shape != (clusters,):
-        raise InputError(f"the prior of {clusters} clusters needs as many numbers, not shape {tuple(given.shape)}")
+        raise InputError(f"the prior must be {clusters} numbers, one per cluster, not of shape {tuple(given.shape)}")
     if not bool((given >= 0).all()) or not math.isclose(given.sum().item(), 1, abs_tol=1e-5):
-        raise InputError("the prior of the clusters must be numbers of at least 0 that sum to 1")
+        raise InputError("the prior over clusters must be numbers of at least 0 that sum to 1")
     return given

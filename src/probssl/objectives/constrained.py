@@ -58,7 +58,7 @@ class ConstrainedGEDI(GEDI):
     ) -> None:
         if len(set(rule.sizes)) > 1:
             sizes = ", ".join(map(str, rule.sizes))
-            raise InputError(f"one classifier serves all observations, and the constraint is on {sizes} classes")
+            raise InputError(f"all observations share one classifier, but the constraint is on {sizes} classes")
         super().__init__(
             rule.sizes[0],
             generative=generative,

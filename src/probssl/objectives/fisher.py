@@ -134,7 +134,7 @@ class SlicedFisher(Objective):
         self, energy: Energy | None = None, *, slices: int = 1, step: float = 0.01, expanded: bool = False
     ) -> None:
         if slices < 1:
-            raise InputError(f"a sliced loss needs at least one slice, not {slices}")
+            raise InputError(f"the sliced Fisher loss needs at least one slice, not {slices}")
         super().__init__(Euclidean() if energy is None else energy, Needs(augmented=1, score=True, directions=slices))
         self.slices, self.expanded = slices, expanded
         self.step = _checked_step(step)

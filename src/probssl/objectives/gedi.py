@@ -166,7 +166,7 @@ class GEDI(ClusteringObjective):
                 raise InputError(f"the weight of {name} must be finite and ≥ 0, not {weight:g}")
         self.weights |= {name: float(weight) for name, weight in weights.items() if weight}
         if "magnitude" in self.weights and "generative" not in self.weights:
-            raise InputError("the magnitude of energies is bounded for the generative term, which has no weight here")
+            raise InputError("magnitude only bounds the generative term, which has no weight here")
 
     def _need_terms(self) -> None:
         if not self.weights:
@@ -252,7 +252,7 @@ class GEDI(ClusteringObjective):
     def draw(self, encoder: nn.Module, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Samples of p(x): chains of the buffer moved on, and kept there while training."""
         if self.buffer is None:
-            raise InputError("this model was trained without its generative term and has no chains to sample by")
+            raise InputError("this model was trained without its generative term and has no chains to sample from")
         return self.buffer.advance(
             lambda x: self.log_density(encoder, x), self.sampler, count, generator, keep=self.training
         )

@@ -309,9 +309,9 @@ class GenerativeObjective(Objective):
         """
         if len(views.augmented) < self.needs.augmented:
             found = len(views.augmented)
-            raise InputError(f"this loss relates {self.needs.augmented} augmentations of a row, and there are {found}")
+            raise InputError(f"this loss needs {self.needs.augmented} augmentations of each row, not {found}")
         if views.noise is None:
-            raise InputError("a generative objective draws latents from the noise of a batch, and there is none")
+            raise InputError("a generative objective draws latents from the noise of a batch, but this batch has none")
         chosen = list(sides)
         x = torch.cat([views.augmented[side - 1] if side else views.x for side in chosen])
         noise = torch.cat([views.noise[side] for side in chosen])
@@ -452,7 +452,7 @@ class SimVAE(GenerativeObjective):
         mean_variance: float | None = None,
     ) -> None:
         if related != int(related) or related < 1 or (related < 2 and mean_variance is None):
-            raise InputError(f"related is at least two observations, or one under a prior of means, not {related}")
+            raise InputError(f"related must be at least 2, or 1 with a prior over means, not {related}")
         variance = _positive("variance of related latents", variance)
         super().__init__(likelihood, decoder, int(related))
         self.related, self.variance = int(related), variance

@@ -79,10 +79,10 @@ class InfoNCE(PairObjective):
         if candidates in ("originals", "two-view") and not energy.symmetric:
             raise InputError(f"{candidates} candidates compare views within one side and need a symmetric energy")
         if candidates == "originals" and anchor not in (None, "original"):
-            raise InputError(f"originals as candidates have originals as anchors, not {anchor}")
+            raise InputError(f"with originals as candidates the anchor is original, not {anchor}")
         if group_size is not None and (group_size < 2 or candidates not in ("batch", "batch-negatives", "originals")):
             raise InputError(
-                "groups of at least two can be made of the candidates batch, batch-negatives and originals"
+                "group_size must be at least 2, and is only for the candidates batch, batch-negatives and originals"
             )
         super().__init__(energy, pair=pair, negatives=candidates in ("given", "batch-and-given"))
         self.candidates, self.limited_by_batch = candidates, candidates == "batch"
@@ -114,7 +114,7 @@ class InfoNCE(PairObjective):
     def _grouped(self, embeddings: Tensor) -> Tensor:
         assert self.group_size is not None
         if len(embeddings) % self.group_size:
-            raise InputError(f"a batch of {len(embeddings)} cannot be cut into groups of {self.group_size}")
+            raise InputError(f"a batch of {len(embeddings)} cannot be divided into groups of {self.group_size}")
         return embeddings.unflatten(0, (-1, self.group_size))
 
     @property
@@ -130,9 +130,7 @@ class InfoNCE(PairObjective):
 
     def _given(self, encoder: nn.Module, views: Views, first: Tensor, second: Tensor) -> dict[str, Tensor]:
         if views.negatives is None:
-            raise InputError(
-                f"candidates={self.candidates!r} needs views with negatives, and this pairing provides none"
-            )
+            raise InputError(f"candidates={self.candidates!r} needs views with negatives, but this batch has none")
         positive = -self.energy.paired(first, second)  # [n]
         own = views.negatives.ndim == views.x.ndim + 1  # [n, M, ...] rather than [M, ...]
         flat = views.negatives.flatten(0, 1) if own else views.negatives

@@ -123,7 +123,7 @@ class LatentRegression(Objective):
 
     def terms(self, encoder: nn.Module, views: Views) -> dict[str, Tensor]:
         if views.latents is None:
-            raise InputError("regression on latents needs a world, whose latents are known")
+            raise InputError("regression on latents needs a world, which knows its latents")
         return {"error": F.mse_loss(encoder(views.x), views.latents, reduction="none").sum(-1).mean()}
 
     def optimum(self, batch_size: int, dim: int) -> float | None:

@@ -105,7 +105,7 @@ class DeepClustering(ClusteringObjective):
         super().build(context)
         rows, clusters, dim = context.need("rows"), self.clusters, context.need("dim")
         if rows < clusters:
-            raise InputError(f"{rows} rows cannot be cut into {clusters} clusters")
+            raise InputError(f"{rows} rows cannot form {clusters} clusters")
         self.register_buffer("bank", torch.zeros(rows, dim))
         self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
         self.register_buffer("labels", torch.full((rows,), -1))
@@ -161,7 +161,7 @@ def k_means(
     moves to the point that is farthest from its centre.
     """
     if len(x) < clusters:
-        raise InputError(f"{len(x)} points cannot be cut into {clusters} clusters")
+        raise InputError(f"{len(x)} points cannot form {clusters} clusters")
     centres = _spread(x, clusters, generator) if centres is None else centres
     for _ in range(iterations):
         nearest, labels = torch.cdist(x, centres).min(1)
@@ -188,11 +188,10 @@ def known_rows(views: Views, rows: int) -> Tensor:
     """Which rows of the data a batch holds, each below `rows`: [n]."""
     if views.index is None:
         raise InputError(
-            "an objective that remembers rows needs batches that say which rows they hold, as those of training on a "
-            "table do"
+            "an objective that remembers rows needs batches that say which rows they hold, as in training on a table"
         )
     if bool((views.index >= rows).any()):
-        raise InputError(f"the objective remembers {rows} rows and the data has more: build it for as many")
+        raise InputError(f"the objective remembers {rows} rows, but the data has more: bind it to that many")
     return views.index
 
 

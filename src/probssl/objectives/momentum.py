@@ -49,7 +49,7 @@ class MomentumObjective(PairObjective):
         """Let the teacher move a little towards the encoder; at the first step it is the encoder."""
         own, theirs = dict(self.teacher.named_parameters()), dict(encoder.named_parameters())
         if own.keys() != theirs.keys():
-            raise InputError("the teacher is a copy of the encoder that is trained, and this one has other layers")
+            raise InputError("the teacher is a copy of another encoder: its layers differ from this one's")
         share = 1 - self.momentum if int(self.steps) else 1.0
         for name, value in own.items():
             value.lerp_(theirs[name].detach(), share)
@@ -63,7 +63,7 @@ class MomentumObjective(PairObjective):
     def sides(self, views: Views) -> tuple[Tensor, Tensor]:
         """The two observations of every pair."""
         if len(views.augmented) < self.needs.augmented:
-            raise InputError(f"pair='augmented' needs two augmented views, and there is {len(views.augmented)}")
+            raise InputError(f"pair='augmented' needs two augmented views, not {len(views.augmented)}")
         return (views.augmented[0], views.augmented[1]) if self.pair == "augmented" else (views.x, views.augmented[0])
 
     @torch.no_grad()

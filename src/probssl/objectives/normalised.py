@@ -76,7 +76,7 @@ class Biased(PairObjective):
         if bias.shape != second.shape[:-1]:
             raise InputError(
                 f"the bias {type(self.bias).__name__} makes {list(bias.shape)} of embeddings {list(second.shape)}: it "
-                "should make one number of each"
+                "must make one number of each"
             )
         return PairLogits.of(self.energy, first, second), bias
 

@@ -21,7 +21,7 @@ from probssl.objectives.contrast import SimSiam
 from probssl.objectives.generative import GenerativeObjective
 from probssl.objectives.momentum import MomentumObjective
 from probssl.objectives.normalised import Biased
-from probssl.pairings.views import Pairing, SampledPairing, Views
+from probssl.pairings.views import Pairing, Views
 from probssl.schema import conform
 
 
@@ -195,8 +195,8 @@ def reference_losses(
     generator = torch.Generator(device=x.device).manual_seed(seed)
     objective = objective.without_sampling()
     truth = RatioEnergy(pairing, x) if objective.learns == "ratio" else PosteriorEnergy(pairing)
-    known = not isinstance(pairing, SampledPairing)
-    at_truth, flat = objective.with_energy(truth) if known else None, objective.with_energy(FlatEnergy())
+    at_truth = objective.with_energy(truth) if pairing.knows_density else None
+    flat = objective.with_energy(FlatEnergy())
     values: dict[str, list[float]] = {"model": [], "optimum": [], "constant": []}
     size, modes = min(batch_size, len(x)), [(module, module.training) for module in (encoder, objective)]
     encoder.eval()

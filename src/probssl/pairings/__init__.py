@@ -1,6 +1,7 @@
 """Pairings: which observations belong together, p(x, x̃). Each knows how to sample, its density and its score."""
 
 from probssl.pairings.columns import ResampledColumns
+from probssl.pairings.composed import HardNegatives, InTurn
 from probssl.pairings.each import Each
 from probssl.pairings.gaussian import GaussianNoise, LinearMixture, Rotations
 from probssl.pairings.image_score import CountableImageAugmentation
@@ -14,8 +15,10 @@ __all__ = [
     "CountableImageAugmentation",
     "Each",
     "GaussianNoise",
+    "HardNegatives",
     "ImageAugmentation",
     "ImageStrengths",
+    "InTurn",
     "LinearMixture",
     "MaskAndNoise",
     "Needs",

@@ -50,7 +50,7 @@ class ResampledColumns(FeaturewisePairing):
     """
 
     draws: ClassVar[int] = 2
-    takes: ClassVar[int | None] = 1
+    takes = 1
     per_feature: ClassVar[tuple[str, ...]] = ("preservation", "noise", "masked")
     preservation: Tensor
     noise: Tensor

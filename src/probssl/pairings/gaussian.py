@@ -148,7 +148,7 @@ class LinearMixture(_LinearGaussian):
         covariance: Σ [d, d] of the noise, in place of standard deviations.
     """
 
-    takes: ClassVar[int | None] = 1
+    takes = 1
     per_feature: ClassVar[tuple[str, ...]] = ("maps", "noise_root", "noise_mean")
     maps: Tensor
     log_weights: Tensor

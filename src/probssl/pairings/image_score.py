@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class CountableImageAugmentation(Pairing):
         changes: as of `ImageAugmentation`.
     """
 
-    takes: ClassVar[int | None] = 3
+    takes = 3
 
     def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,7 +151,7 @@ class ImageAugmentation(SampledPairing):
         changes: single strengths in place of those: `ImageAugmentation("simclr-cifar", crop_scale=0.2)`.
     """
 
-    takes: ClassVar[int | None] = 3
+    takes = 3
 
     def __init__(self, strengths: ImageStrengths | str | None = None, **changes: Any) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class MaskAndNoise(FeaturewisePairing):
     """
 
     draws: ClassVar[int] = 2
-    takes: ClassVar[int | None] = 1
+    takes = 1
     per_feature: ClassVar[tuple[str, ...]] = ("preservation", "noise")
     preservation: Tensor
     noise: Tensor

@@ -56,10 +56,13 @@ class Pairing(Part, nn.Module, abc.ABC):
     the generator that the caller hands in.
     """
 
-    knows_density: ClassVar[bool] = True
+    knows_density: bool = True
     """Whether `log_prob` can be asked for."""
 
-    takes: ClassVar[int | None] = None
+    gives_negatives: bool = False
+    """Whether a batch can have negatives of its own, for objectives that need them."""
+
+    takes: int | None = None
     """How many dimensions an observation has: 1 in a table, 3 as an image; None if it may have any number."""
 
     per_feature: ClassVar[tuple[str, ...]] = ()
@@ -126,7 +129,7 @@ class SampledPairing(Pairing):
     A subclass writes `sample` alone. Every objective trains on it but those that need the score.
     """
 
-    knows_density: ClassVar[bool] = False
+    knows_density = False
 
     def log_prob(self, x_aug: Tensor, x: Tensor) -> Tensor:
         raise InputError(self._unknown("density"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from probssl.parts import values
-from probssl.parts.recipe import PLAN
-from probssl.parts.registry import KINDS
+from probssl.parts.recipe import PLAN, SLOTS
+from probssl.parts.registry import KINDS, Entry, options_of, registry_of
 
 ABOUT_PLAN = "the optimisation: steps, batch size, learning rate, schedule"
 
@@ -57,6 +57,23 @@ def describe_plan() -> Description:
 
     about = f"{(inspect.getdoc(TrainingPlan) or '').partition(chr(10))[0]}\n\n{SUITED}"
     return Description(PLAN, "", ABOUT_PLAN, about, _settings(TrainingPlan, {}), {})
+
+
+def paths(slot: str, name: str | None = None) -> list[str]:
+    """Settings of a slot by path, "objective.sampler.steps": those of the part of a name, or of all its parts."""
+    if slot == PLAN:
+        return [f"{PLAN}.{setting}" for setting in describe_plan().settings]
+    entries = [KINDS[slot].find(name)] if name else list(KINDS[slot].values())
+    return list(dict.fromkeys(path for entry in entries for path in _paths(f"{slot}.", entry)))
+
+
+def _paths(prefix: str, entry: Entry) -> Iterator[str]:
+    for setting in values.declared(entry.load()).values():
+        yield prefix + setting.name
+        within = registry_of(options_of(setting.annotation))
+        if within is not None and within.kind not in SLOTS:
+            for part in within.values():
+                yield from _paths(f"{prefix}{setting.name}.", part)
 
 
 def _settings(cls: type, preset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from probssl.errors import InputError
 from probssl.parts import values
 from probssl.parts.part import Part
-from probssl.parts.registry import KINDS
+from probssl.parts.registry import KINDS, name_again
 
 SLOTS = ("objective", "energy", "pairing", "encoder", "head")
 """Parts that a recipe chooses, each a kind of the registry."""
@@ -85,7 +86,7 @@ class Recipe:
         object.__setattr__(self, PLAN, dict(self.plan))
         object.__setattr__(self, "seed", values.native(self.seed))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**62:
-            raise InputError(f"the seed must be a whole number from 0, not {self.seed!r}")
+            raise InputError(f"the seed must be a whole number of at least 0, not {self.seed!r}")
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
         """The recipe with settings by their path, `{"objective.candidates": "two-view", "plan.warmup": 0}`."""
@@ -93,7 +94,7 @@ class Recipe:
         for path, value in settings.items():
             slot, _, name = path.partition(".")
             if not name:
-                raise InputError(f"a setting is named after its part, as objective.candidates is, and not {path!r}")
+                raise InputError(f"settings are named by their part, as in objective.candidates, not {path!r}")
             if slot not in (*SLOTS, PLAN):
                 close = difflib.get_close_matches(slot, (*SLOTS, PLAN), 1)
                 hint = f"did you mean {close[0]}.{name}?" if close else f"begin with {', '.join((*SLOTS, PLAN))}"
@@ -119,6 +120,8 @@ class Recipe:
                 same = isinstance(before, Named) and before.name in ("", now.name)
                 kept = now.with_settings({**before.settings, **now.settings}) if same else now
                 given[slot] = dataclasses.replace(kept, trusted=True)
+        if "objective" in given and not isinstance(given["objective"], Named):
+            given.setdefault("energy", None)  # an object has its own
         return dataclasses.replace(self, **given)
 
     def with_trusted(self, **parts: Any) -> Recipe:
@@ -157,9 +160,9 @@ class Recipe:
             if name not in (*SLOTS, PLAN, "seed"):
                 flat = "" if isinstance(value, Mapping) else ": it may be the flat recipe of an older probssl"
                 tables = ", ".join((*SLOTS, PLAN))
-                raise InputError(f"a recipe has the tables {tables}, and a seed, but no {name!r}{flat}")
+                raise InputError(f"a recipe has the tables {tables} and a seed, but no {name!r}{flat}")
             if name != "seed" and not isinstance(value, Mapping if name == PLAN else Mapping | str):
-                raise InputError(f"{name} is a table of a recipe, not {value!r}")
+                raise InputError(f"{name} must be a table of the recipe, not {value!r}")
         return cls(**stored)
 
     def to_toml(self) -> str:
@@ -171,10 +174,10 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, path: Path) -> Recipe:
+    def from_toml(cls, path: str | os.PathLike[str]) -> Recipe:
         """Read what `to_toml` wrote, or what a person wrote."""
         try:
-            found = cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+            found = cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8")))
             return dataclasses.replace(found, from_file=True)
         except FileNotFoundError as error:
             raise InputError(f"there is no recipe at {path}") from error
@@ -206,6 +209,8 @@ def _chosen(slot: str, value: Any) -> Choice:
         return _chosen(slot, Named(str(settings.pop(values.NAME, "")), settings))
     if isinstance(value, Named) and value.name:
         KINDS[slot].find(value.name)
+    if isinstance(value, type):
+        raise InputError(f"the {slot} {value.__name__} is a class: give an object, {value.__name__}(…)")
     return value
 
 
@@ -220,8 +225,7 @@ class Missing:
     def refuse(self) -> InputError:
         """The error that says so."""
         return InputError(
-            f"the {self.slot} was an object of the class {self.target}, which a file does not hold: hand it in again, "
-            f"{self.slot}=… in Python or --{self.slot} {self.target}"
+            f"the {self.slot} was an object of the class {self.target}: {name_again(self.slot, self.target)}"
         )
 
 

@@ -86,11 +86,9 @@ class Registry(Mapping[str, Entry]):
         if name in known:
             return known[name]
         if ":" in name and not own:
-            return Entry(name, name, "a class of your own", plugin=True)
+            return Entry(name, name, "your own class", plugin=True)
         if ":" in name or name in self.entries:
-            raise InputError(
-                f"the {self.kind} {name!r} comes from another package: name it yourself, as {self.kind}={name!r}"
-            )
+            raise InputError(f"the {self.kind} {name!r} comes from another package: {name_again(self.kind, name)}")
         close = difflib.get_close_matches(name, known, 1) or [entry for entry in known if name and name in entry]
         listed = f"choose one of {', '.join(known)}" if len(known) <= LISTED else f"see probssl parts {self.kind}"
         hint = f"did you mean {close[0]!r}?" if close else f"{listed} (parts of another package need it installed)"
@@ -101,6 +99,12 @@ class Registry(Mapping[str, Entry]):
         path = f"{cls.__module__}:{cls.__qualname__}"
         names = [entry.name for entry in self._own.values() if entry.target == path]
         return min(names, key=lambda name: bool(self._own[name].preset), default=None)
+
+
+def name_again(kind: str, name: str) -> str:
+    """What to do about a part that a file may name, and only a person may have imported."""
+    options = f"with --{kind} {name} of fit, --part {kind}={name} of other commands"
+    return f"name it again, {options}, or {kind}=… in Python"
 
 
 def _entries(module: str, *lines: tuple[Any, ...]) -> list[Entry]:
@@ -205,6 +209,8 @@ KINDS: dict[str, Registry] = {
                 ("gaussian-noise", "gaussian:GaussianNoise", "Gaussian noise"),
                 ("rotations", "gaussian:Rotations", "rotations of the plane, and noise"),
                 ("linear-mixture", "gaussian:LinearMixture", "one of several linear maps, and noise"),
+                ("hard-negatives", "composed:HardNegatives", "another pairing, with hard negatives for every row"),
+                ("in-turn", "composed:InTurn", "several pairings in turn, one for each loss of an ensemble"),
                 ("image", "images:ImageAugmentation", "crops, flips, colours, blur and noise, each as strong as asked"),
                 (
                     "countable-image",

@@ -258,15 +258,16 @@ def _part(slot: str, chosen: Any, usual: Named | None, made: _Choices, suits: Su
     named = usual if chosen is None else chosen
     if named is not None and not named.name:
         if usual is None:
-            raise InputError(f"settings of the {slot} need one to be chosen: which {slot}?")
+            raise InputError(f"settings were given for the {slot}, but none is chosen: name the {slot} too")
         named = usual.with_settings(named.settings)
     assert named is not None
     entry = _entry(slot, named, made.own)
-    _check_takes(slot, entry.name, entry.load(), made.facts)
     fixed = usual.settings if usual is not None and usual.name == named.name else {}
     suited = {key: value for key, value in suits(entry, named.settings).items() if key not in entry.preset}
     made[slot] = dataclasses.replace(named, settings=_merged(suited, fixed, named.settings))
-    return values.build(slot, entry, made[slot].settings, own=made.own)
+    part = values.build(slot, entry, made[slot].settings, own=made.own)
+    _check_takes(slot, entry.name, part, made.facts)
+    return part
 
 
 def _merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def _objective(recipe: Recipe, facts: Facts, choices: _Choices) -> Objective:
         if not isinstance(chosen, Objective):
             raise InputError(f"an objective is a name or an Objective, not {chosen!r}")
         if recipe.energy is not None:
-            raise InputError(f"{type(chosen).__name__} was given as an object and has its energy: leave energy out")
+            raise InputError(f"{type(chosen).__name__} was given as an object with its own energy: leave energy out")
         return chosen
     named = Named("") if chosen is None else chosen
     named = named if named.name else Named(defaults.objective_name(facts, recipe.energy is not None), named.settings)
@@ -304,7 +305,7 @@ def _objective(recipe: Recipe, facts: Facts, choices: _Choices) -> Objective:
         elif recipe.energy is not None:
             given["energy"] = _fixed_energy(recipe, entry, choices)
     elif recipe.energy is not None:
-        raise InputError(f"the objective {entry.name!r} has an energy of its own: leave energy out")
+        raise InputError(f"the objective {entry.name!r} has its own energy: leave energy out")
 
     def suits(entry: Entry, settings: Mapping[str, Any]) -> dict[str, Any]:
         return defaults.objective_settings(cls, facts, {**entry.preset, **settings})
@@ -346,7 +347,7 @@ def _pairing(recipe: Recipe, objective: Objective, facts: Facts, choices: _Choic
 
     if facts.relation is not None:
         if recipe.pairing is not None:
-            raise InputError(f"{facts.relation} says itself which observations belong together: leave pairing out")
+            raise InputError(f"{facts.relation} already says which observations belong together: leave pairing out")
         return None
     made = _part("pairing", recipe.pairing, defaults.pairing(objective, facts), choices)
     if not isinstance(made, Pairing):
@@ -378,14 +379,14 @@ def _check_takes(slot: str, name: str, part: Any, facts: Facts) -> None:
     """Refuse a part that is for other data."""
     takes = getattr(part, "takes", None)
     if takes is not None and takes != len(facts.shape):
-        raise InputError(f"the {slot} {name} is for {TAKES[takes]}, and this data is {facts.words}: choose another")
+        raise InputError(f"the {slot} {name} is for {TAKES[takes]}, but this data is {facts.words}: choose another")
 
 
 def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, head: Any, facts: Facts) -> None:
     """Refuse parts that do not go together, or not with the data."""
     what = type(objective).__name__
     if objective.compares_views and not objective.energy.symmetric:
-        raise InputError(f"{what} embeds both sides of a pair alike: it takes no asymmetric energy")
+        raise InputError(f"{what} embeds both sides of a pair in the same way: it cannot use an asymmetric energy")
     if objective.decodes and head is not None:
         raise InputError(f"{what} decodes the representation itself: leave the projection head out")
     if objective.needs.score and (pairing is None or not pairing.knows_score):
@@ -394,15 +395,23 @@ def _check(objective: Objective, pairing: Pairing | None, encoder: nn.Module, he
             f"{what} needs the score ∇ₓ log p(x̃ | x), which {where} does not know: choose a pairing that ends in "
             "noise, or another objective, for example infonce"
         )
+    gives_negatives = facts.kind == "world" if pairing is None else pairing.gives_negatives
+    if objective.needs.negatives and not gives_negatives:
+        raise InputError(f"{what} needs a pairing that makes negatives: choose hard-negatives, or other candidates")
+    if pairing is not None and pairing.gives_negatives and not objective.needs.negatives:
+        raise InputError(
+            f"{what} does not use the negatives that {_name('pairing', pairing)} makes: choose another pairing, or "
+            "infonce with the candidates given or batch-and-given"
+        )
     if objective.needs.latents and facts.kind != "world":
-        raise InputError(f"{what} needs the latents that observations were made from, which only a world knows")
+        raise InputError(f"{what} needs the true latents, which only a world knows")
     if objective.needs.index and pairing is None:
         raise InputError(
-            f"{what} remembers the rows of its data, and {facts.relation} makes new ones at every step: choose another "
+            f"{what} remembers the rows of its data, but {facts.relation} makes new ones at every step: choose another "
             "objective, for example swav"
         )
     if objective.decodes and facts.kind != "images" and getattr(objective, "likelihood").of_chances:  # noqa: B009
         raise InputError(
-            "the bernoulli likelihood is of numbers from 0 to 1, as pixels are, which rows of a table are not: use "
+            "the bernoulli likelihood is for numbers from 0 to 1, such as pixels, which rows of a table are not: use "
             "gaussian"
         )

@@ -69,7 +69,8 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         if isinstance(value, Mapping) or value in registry or not _fits(value, options):
             return build(registry.kind, registry.find(name, own=own), settings, own=own, where=where)
     inner = next((_inner(option) for option in options if is_sequence(option)), None)
-    single = isinstance(value, (int, float, str) if inner is str else (int, float)) and not isinstance(value, bool)
+    of_text = inner is str or registry_of(options_of(inner)) is not None
+    single = isinstance(value, (int, float, str) if of_text else (int, float)) and not isinstance(value, bool)
     if inner is not None and single and not _fits(value, options):
         value = [value]  # as the command line writes a list of one
     if inner is not None and isinstance(value, list | tuple):
@@ -83,7 +84,7 @@ def convert(value: Any, setting: Setting, *, own: bool, where: str) -> Any:
         return str(value)  # "0", which the command line reads as a number
     if not _fits(value, options):
         raise InputError(f"{where} cannot be {value!r}{_expected(options)}")
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) and int not in options else value
+    return float(value) if type(value) is int and float in options and int not in options else value
 
 
 def split(value: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
@@ -91,7 +92,7 @@ def split(value: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     settings = dict(value)
     name = settings.pop(NAME, None)
     if OBJECT in settings:
-        raise InputError(f"{where} is {settings[OBJECT]}, which has no name here: hand it in as an object")
+        raise InputError(f"{where} is {settings[OBJECT]}, which has no name: give it as an object")
     if not isinstance(name, str):
         raise InputError(f"{where} needs a name: which {where.rpartition('.')[2]}?")
     return name, settings

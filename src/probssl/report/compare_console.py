@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from probssl.report.console import say
+from probssl.report.console import PLAIN, say
 
 if TYPE_CHECKING:
     from probssl.comparing import CompareResult
@@ -50,7 +49,7 @@ def show(result: CompareResult) -> None:
 
 def _leaderboard(result: CompareResult) -> Table:
     scores = result.scores[:3]
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(**PLAIN, padding=(0, 1, 0, 0))
     for name in ("", "objective", "energy"):
         table.add_column(name, no_wrap=True)
     table.add_column("dim", justify="right")

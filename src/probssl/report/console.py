@@ -145,12 +145,7 @@ def show_comparison(comparison: Comparison) -> None:
         console.print(escape(sentence), highlight=False)
     console.print()
     roomy = console.width >= 100
-    table = Table(
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1) if roomy else 0,
-    )
+    table = Table(**PLAIN, padding=(0, 1) if roomy else 0)
     table.add_column("", min_width=30)
     names = list(comparison.rows)
     for name in names:
@@ -178,6 +173,9 @@ def _losses(found: ReferenceLosses) -> str:
     beside = [f"{name} {estimate.mean:.4g}" for name, estimate in known.items() if estimate is not None]
     return ", ".join([f"loss {found.model.mean:.4g} on these rows", *beside])
 
+
+PLAIN: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "title_justify": "left"}
+"""How tables look."""
 
 UNDOING = {
     "nll": ("−log q(source | x̃), nats", "lower"),
@@ -243,15 +241,8 @@ def deaugmenting_rows(comparison: Comparison) -> list[list[str]]:
 def show_deaugmenting(comparison: Comparison) -> None:
     """How well the model finds the row that an augmentation was made from."""
     first = next(iter(comparison.deaugmenting.values()))
-    table = Table(
-        title=f"\nUndoing {first.queries:,} augmentations among {first.candidates:,} rows",
-        title_style="bold",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    title = f"\nUndoing {first.queries:,} augmentations among {first.candidates:,} rows"
+    table = Table(**PLAIN, title=title, title_style="bold", padding=(0, 1))
     table.add_column("", min_width=28)
     for name in (*comparison.deaugmenting, "exact posterior"):
         head, _, tail = name.partition(" ")

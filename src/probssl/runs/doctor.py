@@ -211,7 +211,7 @@ def examine(run: Run | str | os.PathLike[str]) -> Diagnosis:
         return Diagnosis(False, "training has not begun: the log is empty", (), {}, risks, None, ())
     last = rows[-1]
     if run.finished and run.step < run.steps:
-        raise InputError(f"{run.folder / LOG} ends at step {run.step} of {run.steps}: copy it back, or train again")
+        raise InputError(f"{run.folder / LOG} ends at step {run.step} of {run.steps}: restore it, or train again")
     facts = {name: last[name] for name in MEASURED if last.get(name) is not None}
     findings = _from_log(run, facts)
     loss, trouble = _standing(run)

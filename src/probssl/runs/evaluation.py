@@ -21,7 +21,7 @@ from probssl.metrics.summary import METRICS, Evaluation, Metric, of_codes, of_ro
 from probssl.model import Data, Model, Observations
 from probssl.model.model import WHITENED_ROWS
 from probssl.objectives.reference import ReferenceLosses, reference_losses
-from probssl.pairings import Pairing, SampledPairing
+from probssl.pairings import Pairing
 from probssl.runs.verdict import Verdict, metric_of, reach, without_targets
 from probssl.schema import conform
 from probssl.worlds import Conditional
@@ -305,9 +305,9 @@ def evaluate(
 ) -> Comparison:
     """Every metric that applies, for the model and for what no learning gives, on the rows of `judged_rows`."""
     if not isinstance(model, Model):
-        raise InputError(f"evaluate takes a model, run.model for example, and not {type(model).__name__}")
+        raise InputError(f"evaluate takes a model, such as run.model, not {type(model).__name__}")
     if seed < 0:
-        raise InputError(f"the seed must be a whole number from 0, not {seed}")
+        raise InputError(f"the seed must be a whole number of at least 0, not {seed}")
     observed, fitting = judged_rows(model, data, seed, depth)
     if len(observed) < 2:
         raise InputError(f"{observed.source} has 1 row to judge by, and evaluating needs more")
@@ -333,10 +333,11 @@ def evaluate(
         found[code.name] = read
     loss = deaugmented = None
     if ground is not None:
-        if not model.objective.needs.index:  # only training can say which rows a batch holds
+        needs = model.objective.needs
+        if not needs.index and (ground.pairing.gives_negatives or not needs.negatives):  # which training alone can give
             announce("comparing the loss with the least possible")
             loss = _loss_standing(model, ground, seed)
-        if not isinstance(ground.pairing, SampledPairing):  # of which nobody knows how likely a source is
+        if ground.pairing.knows_density:
             announce("undoing augmentations")
             deaugmented = _deaugmenting(model, ground, seed)
     called = {_suffix(name, targets): name if len(targets) > 1 else "" for name in targets}

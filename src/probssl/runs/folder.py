@@ -186,7 +186,7 @@ class Run:
         if self.finished:
             return self.model.resolved
         if self.source.facts is None:
-            raise DamagedFile(f"{self.folder / SOURCE} is damaged (it has no facts): copy it back, or train again")
+            raise DamagedFile(f"{self.folder / SOURCE} is damaged (it has no facts): restore it, or train again")
         return resolve(self.recipe.with_trusted(**self.parts), self.source.facts, own=True)
 
     @cached_property
@@ -209,12 +209,12 @@ class Run:
         if at is not None:
             return self.found_at(at)
         if self.source.data in OBJECTS:
-            raise InputError(f"{self.folder} was trained on an object in memory ({self.source.data}): hand it in again")
+            raise InputError(f"{self.folder} was trained on an object in memory ({self.source.data}): pass it again")
         try:
             return self.source.read(layout=self.model.layout)
         except InputError as error:
             if "there is no file" in str(error):
-                raise InputError(f"{error}; if it has moved, say where it is with --data") from error
+                raise InputError(f"{error}; if it has moved, give its new location with --data") from error
             raise
 
     def found_at(self, data: Any) -> Dataset:
@@ -277,9 +277,9 @@ def check(folder: Path, known: bool) -> bool:
     """Whether a folder holds a run, which is refused unless it is known; and so is a folder of other things."""
     started = (folder / RECIPE).is_file()
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, and a run needs a folder")
+        raise InputError(f"{folder} is a file, but a run needs a folder")
     if started and not known:
-        raise InputError(f"{folder} already holds a run: choose another --out, --resume it, or --overwrite it")
+        raise InputError(f"{folder} already holds a run: choose another --out, or use --resume or --overwrite")
     if not started and folder.is_dir() and any(not _left_behind(path) for path in folder.iterdir()):
         raise InputError(f"{folder} holds other files: choose another --out")
     return started
@@ -303,7 +303,7 @@ def claimed(folder: Path) -> Iterator[None]:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise InputError(
-                        f"{folder} is being written by another process: wait for it, or choose another --out"
+                        f"another process is writing {folder}: wait for it, or choose another --out"
                     ) from None
 
         processes.from_first(claim)  # for all that train this run together

@@ -84,14 +84,14 @@ class Reading:
         if place is not None and not (isinstance(place, str) and place == before.source.data):
             return before.found_at(place), before.source
         if before.source.data in folders.OBJECTS:
-            raise InputError(f"the run was trained on an object in memory ({before.source.data}): hand it in again")
+            raise InputError(f"the run was trained on an object in memory ({before.source.data}): pass it again")
         with announce.reading(before.source.data) as bytes_read:
             try:
                 return processes.first_then_others(lambda: before.source.read(bytes_read)), before.source
             except InputError as error:
                 if "there is no file" not in str(error):
                     raise
-                again = f"if it has moved, say where it is: probssl fit NEW --resume --out {before.folder}"
+                again = f"if it has moved, give its new location: probssl fit NEW --resume --out {before.folder}"
                 raise InputError(f"{error}; {again}") from error
 
 
@@ -104,7 +104,9 @@ def _divided(dataset: Dataset, test: Any, seed: int) -> tuple[Dataset, float | s
     for half, rows in (("training", divided.rows("train")), ("test", divided.rows("test"))):
         if len(rows) == 1:
             what = "image" if dataset.layout.kind == "images" else "row"
-            raise InputError(f"{dataset.source} has 1 {half} {what}, and two are the least: add more, or choose --test")
+            raise InputError(
+                f"{dataset.source} has only 1 {half} {what}, and needs two: add more, or choose another --test"
+            )
     if is_dataset(kept):
         return divided, "dataset"
     if kept is None or isinstance(kept, (int, float)) or kept in dataset.layout.names:

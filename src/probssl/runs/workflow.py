@@ -50,7 +50,7 @@ def fit(
     lr: float | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    recipe: Recipe | None = None,
+    recipe: Recipe | str | os.PathLike[str] | None = None,
     label: str | Sequence[str] | None = None,
     drop: str | Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
@@ -78,7 +78,7 @@ def fit(
         trained in place; what suits the data where left out. An encoder may be any `nn.Module`.
     dim, steps, batch_size, lr, seed: the settings that most people change; all others by their path in `settings`:
         `{"objective.candidates": "two-view", "plan.warmup": 0}`.
-    recipe: choices to begin from; those above come on top.
+    recipe: choices to start from, or a TOML file of them; those above override it.
     label, drop, kinds, missing, encoding, ids, size, corrupt: how the data is read, as for `probssl.load`. Labels are
         only used to evaluate.
     test: rows that neither encoder nor scaling sees, on which metrics are computed: a share (a fifth unless given, or
@@ -97,11 +97,11 @@ def fit(
     checkpoint when it is interrupted. A collapse is a warning, and stands in `examine(run)`.
     """
     if resume and overwrite:
-        raise InputError("--resume continues a run and --overwrite replaces it: give one of them")
+        raise InputError("--resume continues a run and --overwrite replaces it: give only one of them")
     if dim is not None and dim < 1:
         raise InputError(f"dim, the dimensions of the representation, must be at least 1, not {dim}")
     if reporter is not None and not isinstance(reporter, Reporter):
-        raise InputError(f"a reporter is an object of a subclass of training.Reporter, not {reporter!r}")
+        raise InputError(f"reporter must be an instance of training.Reporter, not {reporter!r}")
     if evaluate not in ("none", "quick", "full"):
         raise InputError(f"--evaluate is none, quick or full, not {evaluate!r}")
     parts = {"objective": objective, "energy": energy, "pairing": pairing, "encoder": encoder, "head": head}
@@ -112,6 +112,7 @@ def fit(
     base = Run(start_from) if isinstance(start_from, (str, os.PathLike)) else start_from
     if base is not None and not base.parts:
         base.parts = base.handed_in(parts)
+    recipe = Recipe.from_toml(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
     start = recipe or (before.recipe if before else base.recipe if base else Recipe())
     chosen = start.with_choices(**parts, seed=seed).with_settings(changes)
     test = test.item() if isinstance(test, np.generic) else test
@@ -155,12 +156,12 @@ def _to_resume(out: Any, data: Any) -> Run | None:
     if folder is not None and (folder / RECIPE).is_file():
         run = Run(folder)
         if run.finished and not run.checkpoints:
-            raise InputError(f"{out} has no checkpoint left to resume from: start another run from it, with --from")
+            raise InputError(f"{out} has no checkpoint to resume from: start another run from it with --from")
         return run
     if folder is None:
         raise InputError("--resume needs --out, the folder of the run to resume")
     if data is None:
-        raise InputError(f"{out} holds no run to resume")
+        raise InputError(f"there is no run to resume in {out}")
     return None
 
 

@@ -22,13 +22,6 @@ def pinch(z: ArrayLike) -> Array:
     return np.square(z - z.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
 
 
-def pinch_pairwise(z: ArrayLike) -> Array:
-    """(1/2J) Σ_j Σ_k ‖z_j − z_k‖², the same number as `pinch`: ½‖z_1 − z_2‖² for J = 2."""
-    z = _latents(z)
-    differences = z[..., :, None, :] - z[..., None, :, :]  # [..., J, J, L]
-    return np.square(differences).sum(axis=(-3, -2, -1)) / (2 * z.shape[-2])
-
-
 def log_prior_uniform(z: ArrayLike, variance: float) -> Array:
     """log ∫ Π_j N(z_j; ψ, σ²I) dψ = −pinch/(2σ²) − (L/2)[(J − 1) log(2πσ²) + log J].
 

@@ -28,14 +28,6 @@ def nce_loss(positives: ArrayLike, negatives: ArrayLike, ratio: float) -> float:
     return _nce(positives, negatives, k)
 
 
-def nce_offset(prior: float) -> float:
-    """log(π/(1 − π)), the offset of NCE's logits: −log(n − 1) for π = 1/n, a batch of n that are negatives in turn."""
-    share = positive(prior, "prior")
-    if share >= 1:
-        raise InputError(f"prior must be a number below one, not {prior!r}")
-    return math.log(share) - math.log1p(-share)
-
-
 def nce_limit(mean_energy: float, mean_log_normaliser: float) -> float:
     """lim_{k→∞} (k + 1) L_NCE − log k = 1 + E[δ + log Z]: maximum likelihood.
 

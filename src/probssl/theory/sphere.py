@@ -9,11 +9,10 @@ to a few rounding errors for d from 2 to 10⁵ and beyond, and κ from 0 to 10�
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, lgamma, log, pi, sqrt
+from math import lgamma, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from probssl.errors import InputError
 from probssl.theory import _bessel
@@ -62,27 +61,6 @@ def log_vmf_normaliser(dim: int, concentration: float) -> float:
 def mean_resultant_length(dim: int, concentration: float) -> float:
     """A_d(κ) = I_{d/2}(κ) / I_{d/2−1}(κ): the mean of μᵀx under von Mises–Fisher, from 0 (κ = 0) to 1 (κ → ∞)."""
     return float(_bessel.resultant(_dimension(dim), np.array(not_negative(concentration, "concentration"))))
-
-
-def concentration_from_mean(dim: int, mean: float) -> float:
-    """The κ with A_d(κ) = mean, the maximum-likelihood concentration of a sample with that mean cosine in [0, 1).
-
-    Amos's bounds of the Bessel ratio put it between mean (d − 1) / (1 − mean²) and mean d / (1 − mean²).
-    """
-    _dimension(dim)
-    if not_negative(mean, "mean") >= 1:
-        raise InputError(f"mean must lie in [0, 1), not {mean!r}: only infinite concentration reaches 1")
-    if mean == 0:
-        return 0.0
-    spread = (1 - mean) * (1 + mean)
-    low, high = mean * (dim - 1) / spread * (1 - 1e-12), mean * dim / spread * (1 + 1e-12)
-
-    def excess(kappa: float) -> float:
-        if mean < 0.5:
-            return float(_bessel.resultant(dim, np.array(kappa))) / mean - 1
-        return 1 - float(_bessel.resultant_gap(dim, np.array(kappa))) / (1 - mean)
-
-    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-15))
 
 
 def vmf_kl_from_uniform(dim: int, concentration: float) -> float:
@@ -167,11 +145,6 @@ def expected_uniformity(dim: int, t: float = 2.0) -> float:
     return _log_moment_scaled(_dimension(dim), 2 * positive(t, "t"))
 
 
-def expected_potential(dim: int, t: float = 2.0) -> float:
-    """E e^{−t ‖z − z⁻‖²}, the exponential of `expected_uniformity`."""
-    return exp(expected_uniformity(dim, t))
-
-
 def optimal_radius(temperature: float, concentration: float) -> float:
     """√(τκ): the radius of the sphere onto which an optimal encoder maps (CL-ICA, Proposition 1).
 
@@ -188,15 +161,6 @@ def optimal_scale(rate: float, power: float) -> float:
     CL-ICA, Proposition 3, which speaks of an isometry: true for λ = 1 only.
     """
     return positive(rate, "rate") ** (1 / positive(power, "power"))
-
-
-def generalised_normal_rate(scale: float, power: float) -> float:
-    """λ = scale^{−p}: the rate of e^{−λ|x|^p} (CL-ICA, Eq. 50) that a generalised normal e^{−(|x|/scale)^p} has.
-
-    Table 1 of CL-ICA calls λ what its code takes as a scale for p = 1, a rate of 20 at 0.05, and as a standard
-    deviation for p = 2, where the scale is √2 times as large: a rate of 200.
-    """
-    return positive(scale, "scale") ** -positive(power, "power")
 
 
 def optimal_encoder_map(

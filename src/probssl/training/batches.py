@@ -175,8 +175,8 @@ def check_shares(batch_size: int) -> None:
     """Refuse a batch that processes cannot share evenly."""
     if batch_size % processes.count():
         raise InputError(
-            f"a batch of {batch_size} rows cannot be shared evenly by {processes.count()} processes: choose a batch "
-            "size that is a multiple of their number"
+            f"a batch of {batch_size} rows cannot be divided among {processes.count()} processes: choose a "
+            "multiple of their number"
         )
 
 

@@ -44,7 +44,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(f"{path} was not written by probssl")
     digest, _, text = header["probssl"].partition(" ")
     if _digest(tensors, text) != digest:
-        raise CheckpointError(f"{path} does not match its checksum: it was changed after it was written")
+        raise CheckpointError(f"{path} does not match its checksum: it was changed after being written")
     metadata = json.loads(text)
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path} was not written by probssl")

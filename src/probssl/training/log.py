@@ -50,7 +50,7 @@ def check_terms(names: Iterable[str]) -> None:
     """Refuse terms of a loss that are called like another column."""
     taken = sorted(set(names) & set(COLUMNS))
     if taken:
-        raise InputError(f"a term cannot be called {', '.join(taken)}: the log uses that name")
+        raise InputError(f"a term of a loss cannot be called {', '.join(taken)}, which is a column of the log")
 
 
 class RunLog:

@@ -88,14 +88,14 @@ def fit(
     """
     plan = TrainingPlan() if plan is None else plan
     if isinstance(pairing, Source) != (data is None):
-        raise InputError("training needs data for a pairing, and none for a world, which makes its own")
+        raise InputError("a pairing needs data to train on, and a world makes its own")
     for part in (encoder, objective):
         if isinstance(part, Part) and part.unbound:
             raise InputError(
                 f"{type(part).__name__} has no parameters yet: bind it first, as {type(part).__name__}(…).bind(…)"
             )
     if data is not None and len(data) < 2:
-        raise InputError(f"training needs at least two rows, and there is {len(data)}")
+        raise InputError(f"training needs at least two rows, not {len(data)}")
     with processes.launched(device), GLOBAL_RANDOM_STATE, flushed_denormals(), interruptible(stop) as ended:
         reporter = Reporter() if reporter is None or not processes.is_first() else reporter
         place = processes.own_device(torch.device(device))
@@ -225,9 +225,9 @@ class _Run:
                 self.extended = f"extended from {other} to {value} steps, at the learning rates of {value} from here on"
                 continue
             if other != value and key == "data":
-                raise CheckpointError("the checkpoint was trained on other data: the values differ")
+                raise CheckpointError("the checkpoint was trained on different data")
             if other != value:
-                raise CheckpointError(f"the checkpoint was trained with {key} = {other}, this run has {key} = {value}")
+                raise CheckpointError(f"the checkpoint was trained with {key} = {other}, not with {key} = {value}")
         checkpoints.restore(self.encoder, "encoder", tensors)
         checkpoints.restore(self.objective, "objective", tensors)
         checkpoints.restore_optimiser(self.optimiser, tensors)

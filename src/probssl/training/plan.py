@@ -69,7 +69,7 @@ class TrainingPlan:
         if self.optimiser not in ("adam", "adamw", "sgd"):
             raise InputError(f"the optimiser is adam, adamw or sgd, not {self.optimiser!r}")
         if self.anneal not in ("cosine", "constant", "late"):
-            raise InputError(f"the learning rate anneals as cosine, constant or late, not {self.anneal!r}")
+            raise InputError(f"anneal is cosine, constant or late, not {self.anneal!r}")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"the precision is float32 or bfloat16, not {self.precision!r}")
         for name in ("lr", "objective_lr", "clip_norm"):
@@ -83,7 +83,7 @@ class TrainingPlan:
             if not 0 < value < math.inf:
                 raise InputError(f"the initial weight of {name} must be positive and finite, not {value!r}")
         if self.optimiser != "sgd" and self.momentum != TrainingPlan.momentum:
-            raise InputError(f"momentum is a setting of sgd, and the optimiser is {self.optimiser}: leave it out")
+            raise InputError(f"momentum is only for sgd, but the optimiser is {self.optimiser}: leave it out")
         for name in ("log_every", "checkpoint_every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -55,11 +55,6 @@ class InvertibleMLP(Mixing):
 
     weights: Tensor  # [layers, dim, dim]
 
-    @property
-    def condition_numbers(self) -> list[float]:
-        """Of each layer: the longest over the shortest stretch."""
-        return [float(torch.linalg.cond(weight)) for weight in self.weights.double()]
-
     def forward(self, z: Tensor) -> Tensor:
         x = z
         for number, weight in enumerate(self.weights):

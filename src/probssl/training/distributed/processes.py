@@ -71,11 +71,11 @@ def _check_device(name: str | torch.device) -> None:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"{name!r} is not a device that torch knows: cpu, cuda, cuda:1 or mps") from None
+        raise InputError(f"{name!r} is not a device: choose cpu, cuda, cuda:1 or mps") from None
     here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if (device.index or 0) >= here.get(device.type, 0):
         able = ", ".join(kind for kind, found in here.items() if found)
-        raise InputError(f"torch finds no device {name} on this machine, only {able}")
+        raise InputError(f"there is no device {name} on this machine, only {able}")
 
 
 def own_device(device: torch.device) -> torch.device:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 
+from probssl.pairings import Pairing
 from probssl.training.loop import Fitted, fit
 from probssl.training.progress import Reporter
 from probssl.training.stacked.gedi import StackedGEDI, together
@@ -137,6 +138,8 @@ def stack_key(trial: Trial) -> tuple[Hashable | None, str | None]:
         & {id(p) for p in objective.parameters()},
         "its data is not a table on the CPU": data.device.type != "cpu" or data.ndim != 2,
         "its data has fewer than two rows": len(data) < 2,
+        "its pairing makes whole batches": type(trial.pairing).forward is not Pairing.forward
+        or type(trial.pairing).related is not Pairing.related,
         "nothing of its encoder is trained": not any(parameter.requires_grad for parameter in parameters.values()),
         "its loss begins with other weights": plan.initial_weights and not StackedGEDI.fits(objective),
         f"it computes in {plan.precision}": plan.precision != "float32",
