@@ -35,7 +35,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-TABLE_HELP = "CSV, TSV, Parquet, NPY or NPZ file, or a name such as pmlb:letter, sklearn:digits"
 DATA_HELP = (
     "CSV, TSV, Parquet, NPY or NPZ file, folder of images, or a name such as pmlb:letter, sklearn:digits, "
     "world:sphere10, mnist"
