@@ -110,8 +110,9 @@ class CompareResult:
     @property
     def best(self) -> Run:
         """The run of the winning model, which every command that takes a run accepts."""
-        run = Run(self.folder / BEST)
-        return Run(self.folder / BEST, **run.handed_in(self.parts))
+        named = Run(self.folder / BEST).handed_in(self.parts)
+        objects = {slot: part for slot, part in self.parts.items() if not isinstance(part, str | None)}
+        return Run(self.folder / BEST, **{**named, **objects})
 
     @property
     def page(self) -> Path:
