@@ -134,23 +134,26 @@ def candidates(
     if pairings is not None and facts.relation is not None:
         raise InputError(f"{facts.relation} says itself which observations belong together: leave --pairings out")
     parts = Parts(facts, Recipe(encoder=encoder).encoder)
+    usual_pairings = list(STRENGTHS) if facts.kind == "table" else None
+    paired = usual_pairings if pairings is None else pairings
     parts.objectives.update(_objectives(parts, objectives))
     parts.energies.update(_listed("energy", _quick_energies(facts) if energies is None else energies))
-    parts.pairings.update(_listed("pairing", _usual_pairings(parts) if pairings is None else pairings))
+    parts.pairings.update(_listed("pairing", () if paired is None else paired))
     widths = _dimensions(parts, dims)
     middle = widths[len(widths) // 2]
     grid = []
     for objective in parts.objectives:
-        paired = _pairings_of(parts, objective, named=pairings is not None)
-        usual = "medium" if "medium" in paired else next(iter(paired), "")
-        for energy, main in _energies_of(parts, objective, named=energies is not None):
-            for pairing, dim in itertools.product(paired, widths):
+        mine = _pairings_of(parts, objective, paired is not None)
+        usual = "medium" if "medium" in mine else next(iter(mine), "")
+        for energy, main in _energies_of(parts, objective, energies is not None):
+            for pairing, dim in itertools.product(mine, widths):
                 level = (not main) + (dim != middle) + (pairing != usual)
                 grid.append(Candidate(objective, energy, pairing, dim, level))
-    if not grid:
-        asked = [f"the {' or '.join(parts.energies)} energy"] if energies is not None else []
-        asked += [f"the pairing {' or '.join(parts.pairings)}"] if pairings is not None else []
-        raise InputError(f"{' and '.join(parts.objectives)} cannot be trained with {' and '.join(asked)}")
+    for slot, named, listed in (("energy", energies, parts.energies), ("pairing", pairings, parts.pairings)):
+        unused = [label for label in listed if label not in {getattr(candidate, slot) for candidate in grid}]
+        if named is not None and unused:
+            chosen = f"the {unused[0]} energy" if slot == "energy" else f"the pairing {unused[0]}"
+            raise InputError(f"{' and '.join(parts.objectives)} cannot be trained with {chosen}: leave it out")
     order = np.random.default_rng(seed).permutation(len(grid))
     return parts, sorted((grid[number] for number in order), key=lambda candidate: candidate.level)
 
@@ -188,7 +191,7 @@ def _quick_energies(facts: Facts) -> list[str]:
     return [name for name in own if name == usual or issubclass(KINDS["energy"][name].load(), InnerProductEnergy)]
 
 
-def _energies_of(parts: Parts, objective: str, *, named: bool) -> list[tuple[str, bool]]:
+def _energies_of(parts: Parts, objective: str, named: bool) -> list[tuple[str, bool]]:
     """The energies that an objective is compared with, and whether each is usual."""
     choice = parts.objectives[objective]
     fixed = own_energy(choice)
@@ -211,25 +214,17 @@ def own_energy(objective: Any) -> str | None:
     return fixed_energy(objective.name) if given is None else _label("energy", Recipe(energy=given).energy)
 
 
-def _usual_pairings(parts: Parts) -> Iterable[Any]:
-    """Three strengths on tables; on images what suits each objective; none on a world."""
-    if parts.facts.kind == "table":
-        return STRENGTHS
-    made = [resolve(Recipe(objective=choice), parts.facts) for choice in parts.objectives.values()]
-    return dict.fromkeys(found.called("pairing") for found in made if found.pairing is not None)
-
-
-def _pairings_of(parts: Parts, objective: str, *, named: bool) -> list[str]:
-    """The pairings that an objective is compared with."""
+def _pairings_of(parts: Parts, objective: str, named: bool) -> list[str]:
+    """Those of the named pairings that an objective can be trained with; else the one that suits it, if any."""
     choice, facts = parts.objectives[objective], parts.facts
-    if facts.kind != "table" and not named:
-        found = resolve(Recipe(objective=choice), facts)
-        return [""] if found.pairing is None else [found.called("pairing")]
-    return [
-        label
-        for label, pairing in parts.pairings.items()
-        if _refused(Recipe(objective=choice, pairing=pairing), facts) is None
-    ]
+    if named:
+        tried = {label: Recipe(objective=choice, pairing=pairing) for label, pairing in parts.pairings.items()}
+        return [label for label, recipe in tried.items() if _refused(recipe, facts) is None]
+    found = resolve(Recipe(objective=choice), facts)
+    if found.pairing is None:
+        return [""]
+    parts.pairings[found.called("pairing")] = Named(found.called("pairing"))
+    return [found.called("pairing")]
 
 
 def dimensions(facts: Facts) -> tuple[int, ...]:
