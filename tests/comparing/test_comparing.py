@@ -157,10 +157,10 @@ def test_training_sees_no_row_of_the_test(table):
     mine = np.arange(len(table)) % 5 == 0
     setup = setup_of(dataclasses.replace(table, test=mine), objectives=["infonce"])
     assert len(setup.development) == setup.parts.facts.rows == (~mine).sum()
-    assert np.array_equal(setup.held_out().judged.rows, np.flatnonzero(mine))
+    assert np.array_equal(setup.held_out.judged.rows, np.flatnonzero(mine))
     changed = dataclasses.replace(table, test=mine, features=np.where(mine[:, None], 7.0, table.features))
     assert torch.equal(setup_of(changed, objectives=["infonce"]).bench.x, setup.bench.x)
-    assert setup_of(table, objectives=["infonce"]).held_out() is None, "of which none was set aside"
+    assert setup_of(table, objectives=["infonce"]).held_out is None, "of which none was set aside"
 
 
 # The exam

@@ -283,18 +283,15 @@ def _tested(setups: dict[int, Setup], best: Outcome, chosen: Sequence[Outcome]) 
     """The winner from each of its seeds, and what no training gives, on the rows kept aside."""
     tested = {}
     for outcome in chosen:
-        seed, candidate = outcome.job.seed, outcome.job.candidate
-        setup = setups[seed]
-        held = setup.held_out()
-        if held is None:
+        setup, job = setups[outcome.job.seed], outcome.job
+        if setup.held_out is None:
             return None
-        model = Model.untrained(setup.parts.recipe(candidate, outcome.job.steps, seed), setup.data)
+        model = Model.untrained(setup.parts.recipe(job.candidate, job.steps, job.seed), setup.data)
         outcome.put_into(model)
-        tested[seed] = held.test(model.encoder, model.objective.energy)
-    setup = setups[best.job.seed]
-    held, dim = setup.held_out(), best.job.candidate.dim
+        tested[job.seed] = setup.held_out.test(model.encoder, model.objective.energy)
+    setup, dim = setups[best.job.seed], best.job.candidate.dim
+    held, encoders = setup.held_out, setup.baselines([dim])
     assert held is not None
-    encoders = setup.baselines([dim])
     others = {name: held.test(encoders[name], Euclidean()) for name in beside(setup.parts.facts, dim)}
     if setup.criterion is PROBE:
         others[LARGEST_CLASS] = held.largest_class()

@@ -119,6 +119,7 @@ class Setup:
         """What configurations are chosen by."""
         return self.scores[0]
 
+    @cached_property
     def held_out(self) -> HeldOut | None:
         """The rows of the last word, if there are any."""
         if not len(self.data.rows("test")):
