@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor, nn
 
 from probssl.comparing.exam import Exam
 from probssl.comparing.grid import Candidate, Parts
-from probssl.comparing.measuring import ROWS, Measurer, Score, scores_of
+from probssl.comparing.measuring import PROBE, R2, ROWS, Measurer, Score, scores_of
 from probssl.comparing.testing import HeldOut
 from probssl.data import Dataset, load
 from probssl.encoders import as_floats
@@ -68,25 +67,21 @@ class Setup:
     def bench(self) -> Bench:
         """What trainings take; a label that no probe can be fitted to is refused."""
         rows = self.development
-        chance = torch.Generator().manual_seed(self.seed)
-        sample = as_floats(rows.x[torch.randperm(len(rows), generator=chance)[:WHITENED_ROWS]])
-        measurer = Measurer.on(rows, self.grounds, ROWS["screening"], self.seed)
-        more = self.criterion.name in ("probe", "r2") and len(rows) > len(measurer.rows)
-        return Bench(
-            rows.x,
-            sample,
-            measurer,
-            Measurer.on(rows, self.grounds, ROWS["final"], self.seed) if more else measurer,
-        )
+        screening = Measurer.on(rows, self.grounds, ROWS["screening"], self.seed)
+        more = self.criterion in (PROBE, R2) and len(rows) > len(screening.rows)
+        final = Measurer.on(rows, self.grounds, ROWS["final"], self.seed) if more else screening
+        return Bench(rows.x, self.sample, screening, final)
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """Some of the development rows, which parts begin from."""
+        return as_floats(self.development.some(WHITENED_ROWS, self.seed).x)
 
     @cached_property
     def pairings(self) -> dict[str, Pairing]:
         """Those that are compared, ready for the data."""
-        using = {candidate.pairing: candidate for candidate in self.entrants if candidate.pairing}
-        sample = as_floats(self.development.some(WHITENED_ROWS, self.seed).x)
-        made = {
-            name: self.parts.resolve(using[name]).bind(sample).pairing for name in self.parts.pairings if name in using
-        }
+        facts, chosen = self.parts.facts, self.parts.pairings.items()
+        made = {name: resolve(Recipe(pairing=pairing), facts).bind(self.sample).pairing for name, pairing in chosen}
         return {name: pairing for name, pairing in made.items() if pairing is not None}
 
     def grounds(self, observed: Observations) -> dict[str, Ground]:
@@ -105,7 +100,7 @@ class Setup:
         untrained = {}
         for dim in dims:
             sized = start.with_settings({"encoder.dim": dim}) if self.parts.sized else start
-            made = resolve(sized, self.parts.facts).bind(self.bench.sample)
+            made = resolve(sized, self.parts.facts).bind(self.sample)
             untrained[f"{UNTRAINED} to {dim}"] = made.encoder
         return {**baselines(fitted, dims), **untrained}
 
