@@ -24,6 +24,7 @@ from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Predictor, predictors, with_clid
 from probssl.comparing.work import Contest, Job, Outcome
 from probssl.data import load
+from probssl.model import facts_of
 
 SMALL = (
     "sklearn:wine",
@@ -49,25 +50,25 @@ OWN = "undone, of its own strength only"
 
 def measure(name: str) -> dict[str, dict[str, float]]:
     """For each score: `all`, `equal dimension` and `regret` on one table."""
-    table = load(name)
-    setup = Setup.of(table, SEED)
-    grid = candidates(table.n_features, seed=SEED)
+    table = load(name, test=0.2, seed=SEED)
+    parts, grid = candidates(facts_of(table), seed=SEED)
+    setup = Setup(table, parts, grid, SEED)
     sample = [grid[index] for index in np.random.default_rng(SEED).permutation(len(grid))[:SAMPLE]]
     jobs = [Job(c, STEPS, SEED, 1) for c in sorted(sample, key=lambda c: (c.dim, c.objective, c.energy))]
-    contest = Contest(setup.x, setup.facts, setup.measurer, setup.measurer, "probe")
+    contest = Contest(parts, {SEED: setup.bench}, "probe")
     outcomes = with_clid([Outcome.of(*found) for found in contest.run_batch([job.as_config() for job in jobs])])
     best = max(outcome.value("probe") for outcome in outcomes)
     usual = float(np.mean([best - outcome.value("probe") for outcome in outcomes if outcome.scores]))
-    found = {p.score.name: numbers(p, best) for p in predictors(outcomes, SEED)}
-    own = [o.value(f"recovered_{o.job.candidate.strength}") for o in outcomes]
+    found = {p.score.name: numbers(p, best) for p in predictors(outcomes, "probe", SEED)}
+    own = [o.value(f"recovered_{o.job.candidate.pairing}") for o in outcomes]
     marked = [replace(o, scores={**o.scores, "recovered": mark}) for o, mark in zip(outcomes, own, strict=True)]
-    found[OWN] = next(numbers(p, best) for p in predictors(marked, SEED) if p.score is RECOVERED)
+    found[OWN] = next(numbers(p, best) for p in predictors(marked, "probe", SEED) if p.score is RECOVERED)
     return {**found, "by chance": {"all": 0.0, "equal dimension": 0.0, "regret": usual}}
 
 
 def numbers(p: Predictor, best: float) -> dict[str, float]:
     """The three answers about one score."""
-    return {"all": p.correlation, "equal dimension": p.within_dimension, "regret": best - p.chosen_probe}
+    return {"all": p.correlation, "equal dimension": p.within_dimension, "regret": best - p.chosen_value}
 
 
 def show(results: dict[str, dict[str, dict[str, float]]]) -> None:

@@ -6,11 +6,14 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from probssl.comparing import schedule
 from probssl.comparing.grid import COMPARED
 from probssl.grids.store import Store
+from probssl.runs import Run
 from tests.cli.shell import document, probssl, refusal, start, succeed
 
 FEW = ["--objectives", "infonce,spectral", "--energies", "cosine,euclidean", "--dims", "2"]
@@ -39,7 +42,8 @@ def test_what_it_shows_and_writes(table, scratch, quick):
     again = document("compare", table, "--drop", "kind", "--minutes", 0.5, *FEW, "--quiet")
     assert again["page"] == "compared/table-2/index.html"
     assert again["label"] is None
-    assert again["test"] is None
+    assert again["criterion"] == "recovered"
+    assert again["test"]["rows"] == 12
 
 
 def test_the_document(table, quick):
@@ -47,7 +51,7 @@ def test_the_document(table, quick):
     assert found["rows"] == 60
     assert found["configurations"] == len(found["leaderboard"]) == 9
     assert found["winner"] == found["leaderboard"][0]
-    assert found["test"]["rows"] == 15
+    assert found["test"]["rows"] == 12
     assert set(found["test"]["baselines"]) == set(found["test"]["ahead_of"])
     assert {p["score"] for p in found["predictors"]} <= {"recovered", "rankme", "clid", "alignment", "uniformity"}
     assert found["seconds"] <= 30
@@ -63,6 +67,10 @@ def test_the_document(table, quick):
         (["--objectives", "infonce,latent-regression"], "--objectives latent-regression"),
         (["--objectives", ","], "--objectives"),
         (["--energies", "cosine,nope"], "'nope'"),
+        (["--pairings", "nope"], "'nope'"),
+        (["--objectives", "fisher", "--pairings", "resample"], "the pairing resample"),
+        (["--encoder", "conv"], "conv is for images"),
+        (["--size", "8"], "--size"),
         (["--dims", "two"], "--dims"),
         (["--dims", "0"], "0"),
         (["--label", "nope"], "'nope'"),
@@ -113,16 +121,38 @@ def test_interruption_writes_what_was_finished(number, table, scratch):
     assert "Traceback" not in stderr
     with (out / "leaderboard.csv").open() as file:
         board = list(csv.DictReader(file))
-    assert len(board) == len({(t["objective"], t["energy"], t["dim"], t["strength"]) for t in stored(out)}) > 0
+    assert len(board) == len({(t["objective"], t["energy"], t["dim"], t["pairing"]) for t in stored(out)}) > 0
     assert "Interrupted" in stdout
     assert probssl("doctor", out / "best").exit_code == 0
     assert (out / "index.html").is_file()
 
 
+def test_images_and_worlds(scratch, quick):
+    folder = scratch / "faces"
+    chance = np.random.default_rng(0)
+    for name in range(40):
+        path = folder / ("dark" if name % 2 else "bright") / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(chance.integers(0, 120, (8, 8), dtype=np.uint8) + 120 * (name % 2 == 0)).save(path)
+    few = ["--objectives", "infonce,fisher", "--energies", "cosine", "--trials", 2, "--jobs", 1]
+    shown = " ".join(
+        succeed("compare", folder.name, *few, "--dims", 4, "--encoder", "mlp", "--out", "c").stdout.split()
+    )
+    assert "faces 40 images, 1 × 8 × 8, 2 classes" in shown
+    assert "siamese-digits" in shown
+    assert "raw pixels" in shown
+    assert "linear_probe" in Run("c/best").comparison.rows["trained encoder"]
+    found = document("compare", "world:normal3", *few[:1], "infonce", *few[2:], "--out", "w")
+    assert found["criterion"] == "r2"
+    assert {"r2", "mcc"} <= set(found["winner"])
+    assert set(found["test"]["baselines"]) == {"PCA to 3", "raw features", "untrained encoder to 3"}
+    assert found["winner"]["pairing"] is None
+    assert document("evaluate", "w/best")["rows"]["trained encoder"]["linear_r2"] <= 1
+
+
 def test_help_offers_what_it_takes():
     shown = " ".join(succeed("compare", "--help").stdout.split())
-    assert "Parquet" in shown
-    assert "world:" not in shown
-    assert "images" not in shown
-    assert "twelve" in shown
+    assert "world:sphere10" in shown
+    assert "folder of images" in shown
+    assert "a dozen" in shown
     assert len(COMPARED) == 12

@@ -18,6 +18,7 @@ from probssl.comparing.race import cohorts_of
 from probssl.comparing.schedule import COHORT, Clock, Round, rounds_of, survivors
 from probssl.errors import InputError
 from probssl.grids.store import Store
+from probssl.parts.facts import Facts
 
 
 def test_rounds_of_a_size():
@@ -36,6 +37,11 @@ def test_less_time_trains_more_shortly_and_never_depends_on_the_clock():
     assert lengths[0] < lengths[-1] == lengths[2]
 
 
+def test_rounds_are_as_long_as_the_data_needs():
+    assert [r.lengths for r in rounds_of(378, None, 4000)] == [(600,), (2000,), (2000, 4000)]
+    assert rounds_of(378, 0.5, 1000)[0].lengths == (50,)
+
+
 def test_a_round_in_words():
     assert Round(1, 378, (300,)).described == "378 configurations, 300 steps"
     assert Round(3, 8, (100, 300, 2000), 3).described == "8 configurations, 100, 300 and 2,000 steps, 3 seeds"
@@ -49,15 +55,18 @@ def test_survivors():
 
 
 def test_cohorts_hold_every_job_once_and_what_matters_first():
-    entrants = candidates(12)
-    cohorts = cohorts_of(Round(1, len(entrants), (300,)), entrants, seed=5)
+    entrants = candidates(Facts("table", (12,), 100))[1]
+    cohorts = cohorts_of(Round(1, len(entrants), (300,)), entrants, 5, lambda entrant: True)
     assert sorted(job.candidate for cohort in cohorts for job in cohort) == sorted(entrants)
     assert max(map(len, cohorts)) <= COHORT
     levels = [{job.candidate.level for job in cohort} for cohort in cohorts]
     assert [min(level) for level in levels] == sorted(min(level) for level in levels)
     for cohort in cohorts:
         assert len({(job.candidate.dim, job.steps, job.seed) for job in cohort}) == 1
-    finals = cohorts_of(Round(3, 8, (20, 40), 3), entrants[:8], seed=5)
+    alone = cohorts_of(Round(1, len(entrants), (300,)), entrants, 5, lambda entrant: entrant.objective != "nce")
+    assert all(len(cohort) == 1 for cohort in alone if cohort[0].candidate.objective == "nce")
+    assert sorted(job.candidate for cohort in alone for job in cohort) == sorted(entrants)
+    finals = cohorts_of(Round(3, 8, (20, 40), 3), entrants[:8], 5, lambda entrant: True)
     assert [finals[0][0].steps, finals[-1][0].steps] == [20, 40]
     assert {job.seed for cohort in finals for job in cohort} == {5, 6, 7}
 

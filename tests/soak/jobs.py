@@ -48,7 +48,7 @@ def _fit(data: Any, folder: Path, chosen: dict[str, Any], settings: dict[str, An
         probssl.fit(data, steps=steps, batch_size=16, settings=settings, out=folder, resume=True, **chosen)
 
 
-def compare(folder: Path, jobs: int) -> None:
+def compare(folder: Path, data: str, jobs: int) -> None:
     """A comparison of a few configurations."""
     from probssl import Table
     from probssl import compare as find
@@ -57,7 +57,10 @@ def compare(folder: Path, jobs: int) -> None:
     schedule.LENGTHS = {float("inf"): (10, 20, 40)}
     labels = np.arange(90) % 2
     table = Table("soak", rows().astype(float), tuple("abcd"), labels=labels, classes=("a", "b"), label_name="side")
-    find(table, trials=12, objectives=["infonce", "fisher"], dims=[2], resume=True, out=folder, jobs=jobs)
+    of: dict[str, Any] = {"table": table, "images": images(), "world": "world:sphere4"}
+    objectives = ["infonce", "vicreg" if data == "world" else "fisher"]
+    trials = 12 if data == "table" else 2
+    find(of[data], trials=trials, objectives=objectives, dims=[2], resume=True, out=folder, jobs=jobs)
 
 
 def study(folder: Path, name: str, jobs: int) -> None:
@@ -93,7 +96,8 @@ def cells() -> dict[str, tuple[str, dict[str, Any]]]:
                 continue
             found[f"fit {kind} {objective}"] = f"fit_{kind}", {"objective": objective}
     for jobs in (1, 4):
-        found[f"compare --jobs {jobs}"] = "compare", {"jobs": jobs}
+        for kind in KINDS:
+            found[f"compare {kind} --jobs {jobs}"] = "compare", {"data": kind, "jobs": jobs}
     for name in STUDIES:
         for jobs in (1, 4, 16):
             found[f"{name} --jobs {jobs}"] = "study", {"name": name, "jobs": jobs}

@@ -12,7 +12,7 @@ import pytest
 from tests.soak.__main__ import Tally, soak_kills
 from tests.soak.jobs import cells
 
-SLICE = ("fit table gedi", "fit images simclr", "fit world infonce", "compare --jobs 1")
+SLICE = ("fit table gedi", "fit images simclr", "fit world infonce", "compare table --jobs 1")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="victims are forks")

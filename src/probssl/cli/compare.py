@@ -1,4 +1,4 @@
-"""`probssl compare`: which objective, energy, dimension and augmentation suit a table."""
+"""`probssl compare`: which objective, energy, pairing and dimension suit the data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Annotated, TypeVar
 import typer
 
 from probssl.cli.app import (
-    TABLE_HELP,
     Address,
     Backend,
+    Corrupt,
+    Data,
     Drop,
     Encoding,
     Jobs,
@@ -27,15 +28,17 @@ from probssl.cli.app import (
     print_json,
     say,
 )
+from probssl.cli.fit import names_of, size_of
 from probssl.errors import InputError
 
 Entry = TypeVar("Entry")
+LIST = "A,B,…"
 
 
 @app.command(epilog="Example: probssl compare pmlb:spambase --minutes 3")
 @command
 def compare(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=TABLE_HELP)],
+    data: Data,
     label: Label = None,
     drop: Drop = None,
     kind: Kinds = None,
@@ -50,15 +53,33 @@ def compare(
     ] = None,
     objectives: Annotated[
         str | None,
-        typer.Option(metavar="A,B,…", help="Losses to compare, from probssl parts objective (default: twelve)"),
+        typer.Option(metavar=LIST, help="Losses that probssl parts lists, or all that fit (default: a dozen)"),
     ] = None,
     energies: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Energies to compare (default: the fast ones)")
+        str | None, typer.Option(metavar=LIST, help="Energies to compare (default: those that are quick)")
+    ] = None,
+    pairings: Annotated[
+        str | None,
+        typer.Option(
+            metavar=LIST, help="Augmentations: weak, medium, strong on tables, or any that probssl parts lists"
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The network of all (default: what suits DATA)", autocompletion=names_of("encoder")
+        ),
     ] = None,
     dims: Annotated[
         str | None,
-        typer.Option(metavar="M,M,…", help="Dimensions to compare (default: a quarter, half and all of the features)"),
+        typer.Option(metavar="M,M,…", help="Dimensions (default, tables: a quarter, half and all of the features)"),
     ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="Rows kept for the test: a share, a column or a file (default: 0.2)"),
+    ] = None,
+    size: Annotated[str | None, typer.Option(metavar="H,W", help="Size that images of a folder are resized to")] = None,
+    corrupt: Corrupt = "refuse",
     seed: Annotated[int, typer.Option(help="Seed for splits, initial weights, batches and augmentations")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: below compared/)")] = None,
     resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the comparison in --out")] = False,
@@ -69,9 +90,10 @@ def compare(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find out which loss, energy and dimension suit a table by training and ranking them, with or without labels.
+    """Find out which loss, energy, augmentation and dimension suit DATA: each combination, ranked and tested.
 
-    The output folder gets the winning model as a run, the leaderboard and a report.
+    Tables, images and worlds, with and without labels. The folder gets the winning model as a run, the leaderboard, and
+    a report.
     """
     started = time.monotonic()
     if resume and out is None:
@@ -90,7 +112,12 @@ def compare(
             trials=trials,
             objectives=_listed(objectives, str, "--objectives"),
             energies=_listed(energies, str, "--energies"),
+            pairings=_listed(pairings, str, "--pairings"),
+            encoder=encoder,
             dims=_listed(dims, int, "--dims"),
+            test=test,
+            size=None if size is None else size_of(size),
+            corrupt=corrupt,  # type: ignore[arg-type]
             seed=seed,
             out=out or (lambda name: unused(Path("compared") / name)),
             resume=resume,

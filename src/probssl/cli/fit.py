@@ -157,7 +157,7 @@ def fit(
                 **columns_of(label, drop, kind, missing, encoding),
                 ids=ids,
                 test=test,
-                size=None if size is None else _size(size),
+                size=None if size is None else size_of(size),
                 corrupt=corrupt,  # type: ignore[arg-type]
                 weights=weights,
                 start_from=start_from,
@@ -223,7 +223,7 @@ def _again(folder: Path) -> str:
     return f"probssl fit --resume --out {shlex.quote(str(folder))}"
 
 
-def _size(text: str) -> tuple[int, int]:
+def size_of(text: str) -> tuple[int, int]:
     """64 or 64,48: height and width."""
     try:
         sides = [int(part) for part in text.split(",")]

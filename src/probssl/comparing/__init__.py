@@ -1,4 +1,4 @@
-"""Which objective, energy, dimension and augmentation suit a table: a grid, stacked and ranked in a given time."""
+"""Which objective, energy, pairing and dimension suit the data: a grid, trained and ranked in a given time."""
 
 from probssl.comparing.comparison import ComparisonInterrupted, compare
 from probssl.comparing.grid import candidates

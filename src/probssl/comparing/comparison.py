@@ -1,41 +1,42 @@
-"""A comparison from the table to the report, within its time."""
+"""A comparison from the data to the report, within its time."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from torch import nn
 
 from probssl import memory
 from probssl.comparing import writing
-from probssl.comparing.grid import Candidate, candidates
+from probssl.comparing.grid import candidates
+from probssl.comparing.measuring import LABEL_FREE, PROBE
 from probssl.comparing.race import Race
-from probssl.comparing.result import BEST, LARGEST_CLASS, CompareResult, Final, baselines_of
-from probssl.comparing.schedule import COHORT, Clock
+from probssl.comparing.result import BEST, LARGEST_CLASS, CompareResult, Final, beside
+from probssl.comparing.schedule import COHORT, SEEDS, Clock
 from probssl.comparing.setup import Setup
 from probssl.comparing.standings import Standing, predictors, standings, with_clid
 from probssl.comparing.work import Contest, Outcome
-from probssl.data import Table, check_trainable, images_of, load, world_of
+from probssl.data import Corrupt, world_of
 from probssl.energies import Euclidean
 from probssl.errors import InputError, NonFiniteLoss
 from probssl.grids import backends, engine
 from probssl.grids.database import WAY_OUT
 from probssl.grids.engine import Progress
+from probssl.grids.objects import own_modules, version_of
 from probssl.grids.store import Store
 from probssl.grids.versions import code_version
 from probssl.grids.workers import WorkerDied
-from probssl.model import Model
-from probssl.parts.recipe import Recipe
-from probssl.parts.resolve import resolve
+from probssl.model import Model, facts_of
 from probssl.runs import Source
-from probssl.runs.evaluation import UNTRAINED, baselines
 from probssl.runs.planning import needed
-from probssl.runs.reading import from_anywhere
+from probssl.runs.reading import TEST_SHARE, Announcer, Reading
 from probssl.runs.workflow import stem
 from probssl.schema import intact
 from probssl.training.surroundings import one_thread
@@ -63,13 +64,18 @@ def compare(
     label: str | Sequence[str] | None = None,
     minutes: float | None = None,
     trials: int | None = None,
-    objectives: Sequence[str] | None = None,
-    energies: Sequence[str] | None = None,
+    objectives: Sequence[Any] | None = None,
+    energies: Sequence[Any] | None = None,
+    pairings: Sequence[Any] | None = None,
+    encoder: Any = None,
     dims: Sequence[int] | None = None,
     drop: str | Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
     missing: str | Sequence[str] = (),
     encoding: str | None = None,
+    test: Any = None,
+    size: int | tuple[int, int] | None = None,
+    corrupt: Corrupt = "refuse",
     seed: int = 0,
     out: str | os.PathLike[str] | Callable[[str], Path] | None = None,
     resume: bool = False,
@@ -80,18 +86,29 @@ def compare(
     progress: bool = False,
     started: float | None = None,
 ) -> CompareResult:
-    """Which objective, energy, dimension and augmentation suit a table: all of them, ranked.
+    """Which objective, energy, pairing and dimension suit the data: all of them, ranked.
 
-    Configurations are ranked by label-free scores and, where there is a label, chosen by a linear probe on validation
-    rows; the winner is then tested on rows that nothing was chosen by, beside PCA, raw features and no training. The
-    folder `out` (a temporary one if there is none, or what a function makes of the name of the data) gets the winner's
-    run, the leaderboard and a report. `trials` is how many configurations take part, whatever time that takes; the
-    result then depends on nothing but the arguments. With `minutes` (5 unless either is given) as much is done as
-    there is time for, counted from this call, or from `started` of `time.monotonic`. Every finished training is kept:
-    with `resume` the same call goes on after an interruption, a crash or a kill. `objectives` are any of `probssl parts
-    objective` that a table can be trained with; a dozen unless named. `jobs` processes work, one a core; `backend` may
-    be a cluster, "dask" or "ray". Raises `ComparisonInterrupted`, a `KeyboardInterrupt`, after writing what was
-    finished when it is interrupted.
+    Configurations are ranked by label-free scores and chosen by a linear probe on validation rows where there is a
+    label, by R² where the data is a world, whose latents are known; the winner is then tested on rows that nothing was
+    chosen by, beside PCA, raw features and no training.
+
+    data, label, drop, test, size, corrupt, keep_constant: the data and how it is read, as for `probssl.fit`.
+    minutes: as much is done as there is time for, counted from this call or from `started` of `time.monotonic`; 5
+        unless `trials` is given.
+    trials: how many configurations take part, whatever time that takes; the result then depends on nothing but the
+        arguments.
+    objectives, energies, pairings: those to compare, by name (`probssl parts`) or as objects, which are copied and
+        never trained in place. A dozen objectives unless given, "all" that fit the data if asked for, with the energies
+        and augmentations that suit them.
+    encoder: that of all configurations, by name or any `nn.Module`; what suits the data unless given.
+    dims: the dimensions to compare.
+    seed: decides splits, initial weights, batches and augmentations.
+    out: the folder (a temporary one if there is none, or what a function makes of the name of the data), which gets the
+        winner's run, the leaderboard and a report. Every finished training is kept there: with `resume` the same call
+        goes on after an interruption, a crash or a kill. `overwrite` replaces the comparison in it.
+    jobs, backend, address: how many processes work, one a core unless given, or a cluster, "dask" or "ray".
+
+    Raises `ComparisonInterrupted`, a `KeyboardInterrupt`, after writing what was finished when it is interrupted.
     """
     if trials is not None and minutes is not None:
         raise InputError("--trials is a comparison of that size and --minutes one of that length: give one of them")
@@ -101,61 +118,33 @@ def compare(
         raise InputError("--resume continues a comparison and --overwrite replaces it: give one of them")
     backends.check(backend, jobs, address)
     clock = Clock.start(5.0 if trials is None and minutes is None else minutes, started)
-    columns: Any = {
-        "label": label if label is None or isinstance(label, str) else tuple(label),
-        "drop": _names(drop),
-        "kinds": dict(kinds or {}),
-        "missing": _names(missing),
-        "encoding": encoding,
-    }
-    table, source = _read(data, Source("object", **columns, seed=seed), progress)
-    entrants = candidates(table.n_features, objectives=objectives, energies=energies, dims=dims, seed=seed)[:trials]
+    named = os.fspath(data) if isinstance(data, (str, os.PathLike)) else getattr(data, "source", "")
+    test = TEST_SHARE if test is None and world_of(named) is not None else test
+    reading = Reading(label, drop, kinds, missing, encoding, None, test, size, corrupt)
+    dataset, source = reading.first(data, seed, None, Announcer(progress))
+    parts, entrants = candidates(
+        facts_of(dataset),
+        objectives=objectives,
+        energies=energies,
+        pairings=pairings,
+        encoder=encoder,
+        dims=dims,
+        seed=seed,
+    )
     folder = out(stem(source.data)) if callable(out) else Path(out or tempfile.mkdtemp(prefix="probssl-"))
     if backend == backends.PROCESSES and jobs is None and clock.budget < 60 * WORTH_STARTING:
         jobs = 1
     where = {"jobs": jobs, "backend": backend, "address": address}
-    return run(
-        table, source, entrants, clock, folder, seed=seed, resume=resume, overwrite=overwrite, shown=progress, **where
-    )
-
-
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(names.split(",")) if isinstance(names, str) else tuple(names)
-
-
-def _read(data: Any, source: Source, progress: bool) -> tuple[Table, Source]:
-    """The table, and how to find it again. Stacks of trials train MLPs on augmented rows, not on images or worlds."""
-    from probssl.report.console import download_progress  # with `compare_page` below, the one arrow back
-
-    named = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
-    if named is not None and world_of(named) is not None:
-        raise _no_table(named, "world")
-    if named is not None and images_of(named) is not None:
-        raise _no_table(named, "images")
-    with download_progress(named or "data", not progress) as bytes_read:
-        seed = source.seed % 2**32
-        table = load(data, **source.columns, seed=seed, progress=bytes_read)
-    if not isinstance(table, Table) or table.layout.kind != "table":
-        raise _no_table(named or f"the {table.source}", table.layout.kind)
-    label = source.label if named is not None else table.label_name
-    return table, replace(source, data=from_anywhere(data, table), label=label)
-
-
-def _no_table(name: str, kind: str) -> InputError:
-    what = "a world" if kind == "world" else f"a set of {kind}"
-    return InputError(
-        f"{name} is {what}, and compare sets losses side by side on tables: train one after the other with probssl fit"
-    )
+    setup = Setup(dataset, parts, entrants[:trials], seed)
+    return run(setup, source, clock, folder, resume=resume, overwrite=overwrite, shown=progress, **where)
 
 
 def run(
-    table: Table,
+    setup: Setup,
     source: Source,
-    entrants: list[Candidate],
     clock: Clock,
     folder: Path,
     *,
-    seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
     shown: bool = False,
@@ -165,23 +154,24 @@ def run(
     from probssl.report import compare_page
     from probssl.report.console import status, trial_progress
 
-    check_trainable(table)
+    entrants, seed = setup.entrants, setup.seed
     with one_thread():
         with status("preparing", not shown):
-            setup = Setup.of(table, seed)
-            _check_memory(setup, entrants, where.get("jobs") or os.cpu_count() or 1)
-            dims = sorted({candidate.dim for candidate in entrants})
-            encoders = every_baseline(setup, dims)
-            measured = {name: setup.measurer.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
+            _check_memory(setup, where.get("jobs") or os.cpu_count() or 1)
+            setups = {number: setup.at(number) for number in range(seed, seed + SEEDS)}
+            benches = {number: each.bench for number, each in setups.items()}
+            encoders = setup.baselines(sorted({candidate.dim for candidate in entrants}))
+            measured = {name: setup.bench.screening.measure(encoder, Euclidean()) for name, encoder in encoders.items()}
         clock = clock.reserved()
         writing.prepare(folder, overwrite=overwrite, resume=resume)
-        contest = Contest(setup.x, setup.facts, setup.measurer, setup.final_measurer, setup.criterion.name)
-        code = f"{code_version(('probssl.comparing.work',))} {setup.fingerprint}"
-        with Store(folder / writing.STORE) as store:
+        contest = Contest(setup.parts, benches, setup.criterion.name)
+        code = code_version(("probssl.comparing.work",)), setup.data.fingerprint, version_of(setup.pairings, seed)
+        steps = setup.parts.resolve(entrants[0]).plan.steps
+        with Store(folder / writing.STORE) as store, _by_value(setup):
             progress: Progress | None = trial_progress if shown else None
             interrupted = False
             with engine.started(contest, store, **where) as running:
-                race = Race(entrants, contest, running, clock, code, seed, progress)
+                race = Race(list(entrants), contest, running, clock, " ".join(code), seed, steps, progress)
                 try:
                     race.run()
                 except KeyboardInterrupt:
@@ -189,16 +179,18 @@ def run(
                     if not race.outcomes:
                         raise
         with status("testing the winner", not shown), intact(folder / writing.STORE, WAY_OUT):
-            result, written = _conclude(setup, race, source, folder, encoders, measured, interrupted)
+            result, written = _conclude(setups, setup, race, source, folder, encoders, measured, interrupted)
             writing.write_board(result)
-            model = writing.write_run(written, setup.table, source, folder / BEST)
+            its = setups[written.job.seed]
+            recipe = setup.parts.recipe(written.job.candidate, written.job.steps, written.job.seed)
+            model = writing.write_run(written, recipe, its.data, replace(source, seed=its.seed), folder / BEST)
         with status("drawing the report", not shown):
             before = clock.elapsed
             compare_page.write(result)
             drawing = max(clock.elapsed - before, 0.5)
             rows = next((rows for times, rows in ASSESSED_ROWS if clock.left > times * drawing), 0)
             if rows and not interrupted:
-                writing.assess_run(model, setup.table, rows, seed, folder / BEST)
+                writing.assess_run(model, its.data, rows, seed, folder / BEST)
                 compare_page.write(result)  # with a link to that report
     result = replace(result, seconds=clock.elapsed)
     if interrupted:
@@ -206,28 +198,31 @@ def run(
     return result
 
 
-def _check_memory(setup: Setup, entrants: list[Candidate], jobs: int) -> None:
+@contextlib.contextmanager
+def _by_value(setup: Setup) -> Iterator[None]:
+    """Send the code of parts that are neither ours nor installed to the processes that work."""
+    made = [setup.parts.resolve(candidate) for candidate in {c.objective: c for c in setup.entrants}.values()]
+    modules = own_modules(setup.pairings, *((each.objective, each.encoder) for each in made))
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
+            stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
+
+
+def _check_memory(setup: Setup, jobs: int) -> None:
     """Refuse what would need more memory than there is with a stack of models in every process."""
-    largest = max(entrants, key=lambda candidate: candidate.dim)
-    rows, models = len(setup.x), min(COHORT * jobs, len(entrants))
-    one = needed(resolve(largest.recipe(1, seed=0), setup.facts), rows, "none", exact=False)
-    what = f"training {models:,} models at a time on {rows:,} rows of {setup.facts.features:,} columns"
+    largest = max(setup.entrants, key=lambda candidate: candidate.dim)
+    facts = setup.parts.facts
+    models = min((COHORT if facts.kind == "table" else 1) * jobs, len(setup.entrants))
+    one = needed(setup.parts.resolve(largest, 1), facts.rows, "none", exact=facts.kind == "images")
+    what = f"training {models:,} models at a time on {facts.rows:,} rows of {facts.features:,} numbers"
     total = models * (one.weights / 2 + one.batch + one.pairs) + jobs * one.rows  # stacks write no checkpoints
     memory.require(total, what, "choose smaller --dims, fewer --jobs, or fewer columns")
 
 
-def every_baseline(setup: Setup, dims: Sequence[int]) -> dict[str, nn.Module]:
-    """What no training gives, as encoders, so that they are measured exactly as the trained ones are."""
-    before = {
-        f"{UNTRAINED} to {dim}": resolve(Recipe(seed=setup.seed).with_settings({"encoder.dim": dim}), setup.facts)
-        .bind(setup.x)
-        .encoder
-        for dim in dims
-    }
-    return {**baselines(setup.x, dims), **before}
-
-
 def _conclude(
+    setups: dict[int, Setup],
     setup: Setup,
     race: Race,
     source: Source,
@@ -238,33 +233,35 @@ def _conclude(
 ) -> tuple[CompareResult, Outcome]:
     """Rank, choose, test; the result and the outcome whose model is to be written."""
     outcomes = with_clid(race.outcomes)
-    board = standings(outcomes, setup.criterion.name)
+    criterion = setup.criterion.name
+    board = standings(outcomes, criterion)
     chosen = _with_weights(board, outcomes)
     if not chosen:
         reason = next((o.failure for o in outcomes if o.failure), None)
         if reason:
             raise NonFiniteLoss(f"every training failed, the first because {reason}")
         raise WorkerDied
-    best = max(chosen, key=lambda outcome: outcome.value(setup.criterion.name))
-    dim = best.job.candidate.dim
-    beside = {name: encoders[name] for name in baselines_of(dim)}
-    labelled = setup.table.labels is not None
+    best = max(chosen, key=lambda outcome: outcome.value(criterion))
+    others = {name: encoders[name] for name in beside(setup.parts.facts, best.job.candidate.dim)}
+    known = setup.parts.objectives
     result = CompareResult(
         source=source.data,
-        label=setup.table.label_name if labelled else None,
-        rows=len(setup.table),
-        features=setup.table.n_features,
-        classes=len(setup.table.classes),
-        criterion=setup.criterion,
+        label=setup.data.label_name if setup.data.labels is not None else None,
+        rows=len(setup.data),
+        facts=setup.parts.facts,
+        classes=len(setup.data.classes),
+        scores=setup.scores,
+        families={name: setup.parts.family(name) for name in known},
+        parts=setup.parts.handed_in(best.job.candidate),
         protocol=setup.protocol,
         grid=len(race.candidates),
         rounds=race.rounds,
         leaderboard=board,
         outcomes=outcomes,
         baselines=measured,
-        final_baselines={name: setup.final_measurer.measure(e, Euclidean()) for name, e in beside.items()},
-        predictors=predictors(outcomes, setup.seed) if labelled else [],
-        final=_tested(setup, best, chosen, beside),
+        final_baselines={name: setup.bench.final.measure(e, Euclidean()) for name, e in others.items()},
+        predictors=[] if setup.criterion in LABEL_FREE else predictors(outcomes, criterion, setup.seed),
+        final=_tested(setups, best, chosen),
         folder=folder,
         seconds=race.clock.elapsed,
         minutes=race.clock.minutes,
@@ -284,23 +281,28 @@ def _with_weights(board: Sequence[Standing], outcomes: Sequence[Outcome]) -> lis
     return []
 
 
-def _tested(setup: Setup, best: Outcome, chosen: Sequence[Outcome], beside: dict[str, nn.Module]) -> Final | None:
+def _tested(setups: dict[int, Setup], best: Outcome, chosen: Sequence[Outcome]) -> Final | None:
     """The winner from each of its seeds, and what no training gives, on the rows kept aside."""
-    held = setup.held_out()
-    if held is None:
-        return None
     tested = {}
     for outcome in chosen:
-        model = Model.untrained(outcome.job.recipe, setup.table)
+        setup, job = setups[outcome.job.seed], outcome.job
+        if setup.held_out is None:
+            return None
+        model = Model.untrained(setup.parts.recipe(job.candidate, job.steps, job.seed), setup.data)
         outcome.put_into(model)
-        tested[outcome.job.seed] = held.test(model.encoder)
-    others = {name: held.test(encoder) for name, encoder in beside.items()}
+        tested[job.seed] = setup.held_out.test(model.encoder, model.objective.energy)
+    setup, dim = setups[best.job.seed], best.job.candidate.dim
+    held, encoders = setup.held_out, setup.baselines([dim])
+    assert held is not None
+    others = {name: held.test(encoders[name], Euclidean()) for name in beside(setup.parts.facts, dim)}
+    if setup.criterion is PROBE:
+        others[LARGEST_CLASS] = held.largest_class()
     return Final(
-        fitted_rows=len(held.labels),
-        rows=len(held.test_labels),
-        seeds=tuple(result.accuracy for result in tested.values()),
+        fitted_rows=len(held.fitting),
+        rows=len(held.judged),
+        seeds=tuple(marks.mean for marks in tested.values()),
         winner=tested[best.job.seed],
-        others={**others, LARGEST_CLASS: held.largest_class()},
+        others=others,
     )
 
 

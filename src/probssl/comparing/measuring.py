@@ -1,4 +1,4 @@
-"""What is measured of every trained encoder: label-free scores, and a probe where there is a label.
+"""What is measured of every trained encoder: label-free scores, and how well labels or latents can be read off.
 
 All models of a comparison are measured on the same rows, the same augmentations and the same splits.
 """
@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from probssl.comparing.exam import Exam
-from probssl.comparing.grid import STRENGTHS
 from probssl.encoders import encode
 from probssl.energies import Energy
 from probssl.errors import InputError
-from probssl.metrics import alignment, linear_probe, rankme, uniformity
+from probssl.metrics import alignment, linear_probe, linear_r2, mcc, rankme, uniformity
 from probssl.metrics.clid import cluster_learnability, intrinsic_dimension
-from probssl.pairings import MaskAndNoise, Pairing
+from probssl.model.observations import Observations
+from probssl.runs.evaluation import Ground
 
 ROWS = {"screening": 1500, "final": 6000}
-"""Most rows that a model is probed on, in the early rounds and in the last one."""
+"""Most rows that labels or latents are read off, in the early rounds and in the last one."""
 
 LABEL_FREE_ROWS = 1000
 """Most of these rows that the label-free scores are computed on."""
@@ -34,6 +34,10 @@ SPLITS = (3, 10)
 ITERATIONS = 200
 
 
+Augmented = Callable[[Observations], dict[str, Ground]]
+"""From rows to how they are augmented, in every way that is compared."""
+
+
 @dataclass(frozen=True)
 class Score:
     """A number of a model: +1 where higher is better, −1 where lower is, and what it cannot tell."""
@@ -42,15 +46,20 @@ class Score:
     title: str
     sign: int
     about: str
+    short: str = ""
+    """The title in a narrow column."""
 
 
-PROBE = Score("probe", "linear probe", 1, "accuracy of a linear classifier on validation rows")
+PROBE = Score("probe", "linear probe", 1, "accuracy of a linear classifier on validation rows", "probe")
+R2 = Score("r2", "linear R²", 1, "share of the variance of the latents that is an affine function of the code", "R²")
+MCC = Score("mcc", "MCC", 1, "correlation of every latent with one dimension of the code, on average")
 RECOVERED = Score(
     "recovered",
     "augmentations undone",
     1,
     "share of what an augmentation tells about its source that the model reads off, at the best temperature of its "
     "energy: 0 for a constant code, 1 for the exact posterior; more dimensions keep more, useful or not",
+    "undone",
 )
 LABEL_FREE = (
     RECOVERED,
@@ -58,89 +67,93 @@ LABEL_FREE = (
         "rankme", "RankMe", 1, "how many dimensions are used; noise has full rank, and more dimensions have more of it"
     ),
     Score("clid", "CLID", 1, "intrinsic dimension and learnability of clusters, relative to the models of the round"),
-    Score("alignment", "alignment", -1, "how near augmentations stay on the sphere; perfect for a constant code"),
-    Score("uniformity", "uniformity", -1, "how evenly codes spread over the sphere; perfect for noise"),
+    Score(
+        "alignment", "alignment", -1, "how near augmentations stay on the sphere; perfect for a constant code", "align"
+    ),
+    Score("uniformity", "uniformity", -1, "how evenly codes spread over the sphere; perfect for noise", "unif"),
 )
 """Scores that need no label. CLID is relative: it is computed over the models of a round, from its two parts."""
 
 CLID_PARTS = ("intrinsic_dimension", "cluster_learnability")
 
 
+def scores_of(observed: Observations) -> tuple[Score, ...]:
+    """The scores of models of such data; the first is what they are chosen by."""
+    if observed.latents is not None:
+        return (R2, MCC, *LABEL_FREE)
+    return LABEL_FREE if observed.labels is None else (PROBE, *LABEL_FREE)
+
+
 @dataclass(frozen=True, eq=False)
 class Measurer:
-    """Rows to measure on [n, d], augmentations of the first of them, their labels if there are any, and the exam."""
+    """Rows to measure on, augmentations of the first of them, and the exam."""
 
-    x: Tensor
+    rows: Observations
     partner: Tensor
-    labels: np.ndarray | None
     exam: Exam
     seed: int
 
     @classmethod
-    def on(cls, x: Tensor, labels: np.ndarray | None, rows: int, seed: int) -> Measurer:
-        """Draw at most `rows` rows, their augmentations and the exam."""
-        chance = torch.Generator().manual_seed(seed)
-        chosen = torch.randperm(len(x), generator=chance)[:rows]
-        pairings = strengths()
-        return cls(
-            x[chosen],
-            pairings["medium"].sample(x[chosen[:LABEL_FREE_ROWS]], chance),
-            None if labels is None else labels[chosen.numpy()],
-            Exam.set(x, pairings, seed=seed + 1),
-            seed % 2**32,
-        )
+    def on(
+        cls, observed: Observations, ground: Callable[[Observations], dict[str, Ground]], rows: int, seed: int
+    ) -> Measurer:
+        """Draw at most `rows` rows, their augmentations and the exam; `ground` says how rows are augmented."""
+        some = observed.some(rows, seed)
+        grounds = ground(some.take(np.arange(min(LABEL_FREE_ROWS, len(some)))))
+        usual = grounds.get("medium", next(iter(grounds.values())))
+        partner = usual.observe(usual.pairing.sample(usual.rows, torch.Generator().manual_seed(seed)))
+        return cls(some, partner, Exam.set(grounds, seed=seed + 1), seed % 2**32)
 
     @torch.no_grad()
-    def measure(self, encoder: nn.Module, energy: Energy | None = None) -> dict[str, float]:
-        """The probe where there are labels, and every label-free score; not a number where one is undefined."""
-        z = encode(encoder, self.x).numpy()
+    def measure(self, encoder: nn.Module, energy: Energy) -> dict[str, float]:
+        """Every score that applies, not a number where one is undefined; nothing if a representation is not finite."""
+        z = encode(encoder, self.rows.x).numpy()
         if not np.isfinite(z).all():
             return {}
-        scores = self.measure_code(z, encode(encoder, self.partner).numpy())
-        if energy is not None:
-            scores |= self.exam.marks(encoder, energy)
-        return scores
-
-    def measure_code(self, z: np.ndarray, partner: np.ndarray) -> dict[str, float]:
-        """The scores of representations of the rows and of their augmentations, but for the exam."""
-        some = z[: len(partner)]
+        partner, some = encode(encoder, self.partner).numpy(), z[: len(self.partner)]
         found = {
             "rankme": _defined(lambda: rankme(some)),
             "intrinsic_dimension": _defined(lambda: intrinsic_dimension(some, seed=self.seed)),
             "cluster_learnability": _defined(lambda: cluster_learnability(some, seed=self.seed)),
             "alignment": _defined(lambda: alignment(some, partner)),
             "uniformity": _defined(lambda: uniformity(some, seed=self.seed)),
+            **self.exam.marks(encoder, energy),
         }
-        if self.labels is not None:
-            labels = self.labels
-            probed = linear_probe(
-                z,
-                labels,
-                splits=self.splits,
-                standardise=True,
-                solver="whitened",
-                iterations=ITERATIONS,
-                seed=self.seed,
-            )
-            return {"probe": probed.mean, **found}
-        return found
+        latents, labels = self.rows.latents, self.rows.labels
+        if latents is not None:
+            return {
+                "r2": _defined(lambda: linear_r2(z, latents, seed=self.seed).mean),
+                "mcc": _defined(lambda: mcc(z, latents).value),
+                **found,
+            }
+        return found if labels is None else {"probe": self._probed(z, labels), **found}
+
+    def _probed(self, z: np.ndarray, labels: np.ndarray) -> float:
+        return linear_probe(
+            z,
+            labels,
+            splits=self.splits,
+            standardise=True,
+            solver="whitened",
+            iterations=ITERATIONS,
+            seed=self.seed,
+        ).mean
 
     @property
     def splits(self) -> int:
         """Splits of the probe."""
-        return int(np.clip(2000 // len(self.x), *SPLITS))
+        return int(np.clip(2000 // len(self.rows), *SPLITS))
 
     @property
     def protocol(self) -> str:
         """How the scores are computed, in a sentence."""
-        probe = f"; probe: logistic regression, {self.splits} stratified splits 80/20, standardised"
-        rows = "" if self.labels is None else f"{len(self.x):,} rows{probe}; "
-        return f"{rows}label-free scores: {len(self.partner):,} rows; {self.exam.protocol}"
-
-
-def strengths() -> dict[str, Pairing]:
-    """The augmentation of each strength."""
-    return {name: MaskAndNoise(*values) for name, values in STRENGTHS.items()}
+        truth = ""
+        if self.rows.latents is not None:
+            truth = f"{len(self.rows):,} rows; R²: an affine fit, a fifth of them held out; "
+        elif self.rows.labels is not None:
+            splits = f"{self.splits} stratified splits 80/20, standardised"
+            truth = f"{len(self.rows):,} rows; probe: logistic regression, {splits}; "
+        return f"{truth}label-free scores: {len(self.partner):,} rows; {self.exam.protocol}"
 
 
 def _defined(score: Callable[[], float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,17 +29,20 @@ class Race:
     code: str
     """The version of the code and of the data."""
     seed: int
+    steps: int
+    """What a training of such data usually takes."""
     progress: Progress | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     broken: bool = False
     """Whether a process died."""
+    _known_of: dict[tuple[str, str, str], tuple[str, bool]] = field(default_factory=dict)
 
     def run(self) -> None:
         """All rounds for which there is time; `KeyboardInterrupt` leaves what is finished in `outcomes`."""
         entrants = list(self.candidates)
-        for planned in rounds_of(len(entrants), self.clock.minutes):
-            grid = self._grid(cohorts_of(planned, entrants, self.seed))
+        for planned in rounds_of(len(entrants), self.clock.minutes, self.steps):
+            grid = self._grid(cohorts_of(planned, entrants, self.seed, lambda entrant: self._about(entrant)[1]))
             outcomes: list[Outcome] = []
             try:
                 self._train(planned, grid)
@@ -70,7 +73,14 @@ class Race:
 
     def _grid(self, cohorts: Sequence[Sequence[Job]]) -> Grid:
         configs = [[job.as_config() for job in jobs] for jobs in cohorts]
-        return Grid.of(self.contest, self.code, configs, parts=lambda config: Job.of(config).code())
+        return Grid.of(self.contest, self.code, configs, parts=lambda config: self._about(Job.of(config).candidate)[0])
+
+    def _about(self, candidate: Candidate) -> tuple[str, bool]:
+        """The version of the parts of a configuration, and whether it stacks."""
+        parts = candidate.objective, candidate.energy, candidate.pairing
+        if parts not in self._known_of:
+            self._known_of[parts] = self.contest.parts.version(candidate), self.contest.stacks(candidate)
+        return self._known_of[parts]
 
     def _known(self, grid: Grid) -> list[Outcome]:
         """What the store has of a grid."""
@@ -84,12 +94,18 @@ class Race:
         return [*finished, *failed]
 
 
-def cohorts_of(planned: Round, entrants: Sequence[Candidate], seed: int) -> list[list[Job]]:
-    """The cohorts of a round: configurations of one dimension, alike ones side by side; what comes first, first."""
+def cohorts_of(
+    planned: Round, entrants: Sequence[Candidate], seed: int, stacks: Callable[[Candidate], bool]
+) -> list[list[Job]]:
+    """The cohorts of a round: configurations of one dimension, alike ones side by side; what comes first, first.
+
+    What cannot be stacked is a cohort of its own, so that as little as possible is lost when it ends early.
+    """
     place = {candidate: number for number, candidate in enumerate(entrants)}
-    alike = sorted(entrants, key=lambda c: (c.level, c.dim, c.objective, c.energy, place[c]))
+    alike = sorted(filter(stacks, entrants), key=lambda c: (c.level, c.dim, c.objective, c.energy, place[c]))
     groups = [list(group) for _, group in itertools.groupby(alike, key=lambda c: (c.level, c.dim))]
     parts = [part for group in groups for part in even_parts(group, -(-len(group) // COHORT))]
+    parts += [[candidate] for candidate in entrants if not stacks(candidate)]
     parts.sort(key=lambda part: min(place[candidate] for candidate in part))
     return [
         [Job(candidate, steps, seed + number, planned.number, planned.final) for candidate in part]

@@ -6,21 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probssl.comparing.measuring import LABEL_FREE, PROBE, Score
+from probssl.comparing.measuring import LABEL_FREE, PROBE, R2, Score
 from probssl.comparing.schedule import Round
 from probssl.comparing.standings import Predictor, Standing
-from probssl.comparing.testing import Answers, Difference
+from probssl.comparing.testing import Difference, Marks
 from probssl.comparing.work import Outcome
+from probssl.parts.facts import Facts
 from probssl.runs import Run
-from probssl.runs.evaluation import RAW, UNTRAINED, pca_name
+from probssl.runs.evaluation import RAW, RAW_IMAGES, UNTRAINED, pca_name
 
 LARGEST_CLASS = "always the largest class"
 PAGE, BEST = "index.html", "best"
 
 
-def baselines_of(dim: int) -> tuple[str, str, str]:
+def beside(facts: Facts, dim: int) -> tuple[str, str, str]:
     """The names of what a model of so many dimensions is set beside."""
-    return pca_name(dim), RAW, f"{UNTRAINED} to {dim}"
+    return pca_name(dim), RAW_IMAGES if facts.kind == "images" else RAW, f"{UNTRAINED} to {dim}"
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Final:
 
     fitted_rows: int
     rows: int
-    seeds: tuple[float, ...]  # accuracy of the winner from each seed
-    winner: Answers  # of the model that was written
-    others: dict[str, Answers]
+    seeds: tuple[float, ...]  # the score of the winner from each seed
+    winner: Marks  # of the model that was written
+    others: dict[str, Marks]
 
     def ahead_of(self, name: str) -> Difference:
         """By how much the winner is better than a baseline."""
@@ -42,16 +43,16 @@ class Final:
         return {
             "fitted_rows": self.fitted_rows,
             "rows": self.rows,
-            "winner": self.winner.accuracy,
+            "winner": self.winner.mean,
             "seeds": list(self.seeds),
-            "baselines": {name: tested.accuracy for name, tested in self.others.items()},
+            "baselines": {name: tested.mean for name, tested in self.others.items()},
             "ahead_of": {name: self.ahead_of(name).as_dict() for name in self.others},
         }
 
 
 @dataclass(frozen=True)
 class CompareResult:
-    """A comparison of configurations on one table: leaderboard, winner and what predicted it.
+    """A comparison of configurations on one data set: leaderboard, winner and what predicted it.
 
     `leaderboard` is a list of rows, best first; `best` is the run of the winner, `page` the report.
     """
@@ -59,9 +60,12 @@ class CompareResult:
     source: str
     label: str | None
     rows: int
-    features: int
+    facts: Facts
     classes: int
-    criterion: Score
+    scores: tuple[Score, ...]
+    """What was measured; the first is what configurations were chosen by."""
+    families: dict[str, str]  # objective -> what it has in common with others
+    parts: dict[str, Any] = field(repr=False)  # of the winner, as they were named or handed in
     protocol: str
     grid: int  # configurations that could have been tried
     rounds: list[Round]
@@ -83,16 +87,32 @@ class CompareResult:
         return self.leaderboard[0]
 
     @property
-    def scores(self) -> tuple[Score, ...]:
-        """The scores of the leaderboard that apply."""
-        return LABEL_FREE if self.label is None else (PROBE, *LABEL_FREE)
+    def criterion(self) -> Score:
+        """What configurations were chosen by."""
+        return self.scores[0]
+
+    @property
+    def beside(self) -> tuple[str, str, str]:
+        """What the winner is set beside: PCA, raw features and no training."""
+        return beside(self.facts, self.winner.candidate.dim)
+
+    @property
+    def about(self) -> str:
+        """The data in a few words."""
+        classes = f"{self.classes} classes" if self.classes else "no label"
+        if self.facts.kind == "world":
+            return f"{self.rows:,} rows to measure on, {self.facts.features:,} latents"
+        size = f"{self.facts.features:,} features"
+        if self.facts.kind == "images":
+            size = " × ".join(map(str, self.facts.shape))
+        return f"{self.rows:,} {'images' if self.facts.kind == 'images' else 'rows'}, {size}, {classes}"
 
     @property
     def best(self) -> Run:
         """The run of the winning model, which every command that takes a run accepts."""
-        recipe = Run(self.folder / BEST).recipe
-        chosen = {"objective": recipe.objective, "energy": recipe.energy}  # written here, so no file names them alone
-        return Run(self.folder / BEST, **{slot: named.name for slot, named in chosen.items() if named is not None})
+        named = Run(self.folder / BEST).handed_in(self.parts)
+        objects = {slot: part for slot, part in self.parts.items() if not isinstance(part, str | None)}
+        return Run(self.folder / BEST, **{**named, **objects})
 
     @property
     def page(self) -> Path:
@@ -114,7 +134,7 @@ class CompareResult:
             "source": self.source,
             "label": self.label,
             "rows": self.rows,
-            "features": self.features,
+            "features": self.facts.features,
             "classes": self.classes,
             "minutes": self.minutes,
             "interrupted": self.interrupted,
@@ -132,11 +152,11 @@ class CompareResult:
             ],
             "findings": self.findings,
             "notes": self.notes,
-            "winner": self.winner.as_dict(),
+            "winner": self.winner.as_dict(self.scores),
             "test": None if self.final is None else self.final.as_dict(),
             "baselines": self.final_baselines,
             "predictors": [predictor.as_dict() for predictor in self.predictors],
-            "leaderboard": [standing.as_dict() for standing in self.leaderboard],
+            "leaderboard": [standing.as_dict(self.scores) for standing in self.leaderboard],
             "best": str(self.folder / BEST),
             "page": str(self.page),
         }
@@ -146,46 +166,42 @@ def findings(result: CompareResult) -> list[str]:
     """What the comparison says, a sentence each, the good and the bad."""
     found = [_winner(result)]
     if result.final is not None:
-        found += [_tested(result.final), *_beside_baselines(result, result.final)]
-    if result.label is not None:
-        found += _predicted(result)
-    else:
-        found.append(
-            "Without a label nobody can say what these representations are good for: the order is by how much of an "
-            "augmentation each undoes, which on 14 public tables agreed with the order by a probe at a rank "
-            "correlation of 0.5 on average, from 0.1 to 0.9; it tells models that learnt something from "
-            "models that did not"
-        )
-    return found
+        found += [_tested(result, result.final), *_beside_baselines(result, result.final)]
+    if result.criterion not in LABEL_FREE:
+        return [*found, *_predicted(result)]
+    on_tables = (
+        ", which on 14 public tables agreed with the order by a probe at a rank correlation of 0.5 on average, from "
+        "0.1 to 0.9; it tells models that learnt something from models that did not"
+    )
+    return [
+        *found,
+        "Without a label nobody can say what these representations are good for: the order is by how much of an "
+        f"augmentation each undoes{on_tables if result.facts.kind == 'table' else ''}",
+    ]
 
 
 def _winner(result: CompareResult) -> str:
-    best = result.winner
-    c = best.candidate
-    score = result.criterion
+    best, score = result.winner, result.criterion
     over = f" ± {best.spreads[score.name]:.3f} over {best.seeds} seeds" if best.seeds > 1 else ", one seed"
-    on = "validation rows" if score is PROBE else "the rows of the table"
-    return (
-        f"{c.objective} with the {c.energy} energy, {c.dim} dimensions and {c.strength} augmentations came first: "
-        f"{score.title} {best.means[score.name]:.3f}{over}, on {on}"
-    )
+    on = {PROBE: "validation rows", R2: "fresh rows of the world"}.get(score, "the rows that it trained on")
+    return f"{best.candidate.name} came first: {score.title} {best.means[score.name]:.3f}{over}, on {on}"
 
 
-def _tested(final: Final) -> str:
+def _tested(result: CompareResult, final: Final) -> str:
     mean = sum(final.seeds) / len(final.seeds)
     seeds = f" (mean of {len(final.seeds)} seeds {mean:.3f})" if len(final.seeds) > 1 else ""
-    others = ", ".join(f"{name} {tested.accuracy:.3f}" for name, tested in final.others.items())
+    others = ", ".join(f"{name} {tested.mean:.3f}" for name, tested in final.others.items())
+    its = "its linear probe is right in" if result.criterion is PROBE else f"{result.criterion.title}"
     return (
-        f"On {final.rows:,} rows kept aside from training and from every choice, its linear probe is right in "
-        f"{final.winner.accuracy:.3f}{seeds}; {others}"
+        f"On {final.rows:,} rows kept aside from training and from every choice, {its} "
+        f"{final.winner.mean:.3f}{seeds}; {others}"
     )
 
 
 def _beside_baselines(result: CompareResult, final: Final) -> list[str]:
     """Where the winner stands beside PCA, raw features and no training, plainly."""
-    dim = result.winner.candidate.dim
     said = []
-    for name in baselines_of(dim):
+    for name in result.beside:
         if name not in final.others:
             continue
         ahead = final.ahead_of(name)
@@ -204,11 +220,11 @@ def _beside_baselines(result: CompareResult, final: Final) -> list[str]:
 def _predicted(result: CompareResult) -> list[str]:
     if not result.predictors:
         return []
-    best = result.predictors[0]
+    best, without = result.predictors[0], "latents" if result.criterion is R2 else "label"
     if not best.low > 0:
-        return ["No label-free score predicts the order by the probe here"]
+        return [f"No score that needs no {without} predicts the order by the {result.criterion.title} here"]
+    equal = f", {best.within_dimension:.2f} among models of equal dimension" if result.facts.kind == "table" else ""
     return [
-        f"Without the label, {best.score.title} predicts the order best: rank correlation with the probe "
-        f"{best.correlation:.2f} [{best.low:.2f}, {best.high:.2f}], {best.within_dimension:.2f} among models of equal "
-        f"dimension"
+        f"Without the {without}, {best.score.title} predicts the order best: rank correlation with the "
+        f"{result.criterion.title} {best.correlation:.2f} [{best.low:.2f}, {best.high:.2f}]{equal}"
     ]

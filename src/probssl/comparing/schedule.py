@@ -18,7 +18,10 @@ SEEDS = 3
 """Seeds of each finalist."""
 
 LENGTHS = {1.0: (100, 300, 600), 4.0: (200, 600, 1200), math.inf: (300, 1000, 2000)}
-"""Steps of the three rounds, in less time than so many minutes; the last is the default of a recipe."""
+"""Steps of the three rounds, in less time than so many minutes, where a training usually takes `USUAL`."""
+
+USUAL = 2000
+"""Steps that a training on a table usually takes; the rounds of other data are longer or shorter in proportion."""
 
 COHORT = 12
 """Most models that train as one stack: the more, the better they stack; the fewer, the less is lost when time is up."""
@@ -70,7 +73,7 @@ class Clock:
         if self.minutes is None:
             return self
         needed = max(6.0, 2.5 * self.elapsed, 0.15 * self.budget)
-        return replace(self, reserve=min(needed, 25.0, 0.4 * self.budget))
+        return replace(self, reserve=min(needed, max(25.0, 2 * self.elapsed), 0.4 * self.budget))
 
     @property
     def training_ends(self) -> float:
@@ -114,10 +117,11 @@ class Round:
         return f"{self.configurations:,} {many}, {self.steps} steps{seeds}"
 
 
-def rounds_of(entrants: int, minutes: float | None) -> list[Round]:
-    """The rounds for so many configurations; a handful needs no screening."""
+def rounds_of(entrants: int, minutes: float | None, usual: int = USUAL) -> list[Round]:
+    """The rounds for so many configurations, of which one usually takes so many steps; a handful is not screened."""
     given = math.inf if minutes is None else minutes
-    short, middle, long = next(lengths for most, lengths in LENGTHS.items() if given < most or math.isinf(most))
+    lengths = next(lengths for most, lengths in LENGTHS.items() if given < most or math.isinf(most))
+    short, middle, long = (max(1, length * usual // USUAL) for length in lengths)
     screening = [Round(1, entrants, (short,)), Round(2, survivors(1, entrants), (middle,))]
     final = Round(3, min(entrants, FINALISTS), (middle, long), SEEDS)
     return [*(screening if entrants > FINALISTS else []), final]

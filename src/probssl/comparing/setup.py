@@ -1,123 +1,136 @@
-"""What all configurations of a comparison share: rows to train, to choose and to test by, and how to measure."""
+"""What models of one seed share: rows to train, to choose and to test by, and how to measure."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-import numpy as np
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from probssl.comparing.measuring import PROBE, RECOVERED, ROWS, Measurer, Score
+from probssl.comparing.exam import Exam
+from probssl.comparing.grid import Candidate, Parts
+from probssl.comparing.measuring import PROBE, R2, ROWS, Measurer, Score, scores_of
 from probssl.comparing.testing import HeldOut
-from probssl.data import Standardiser, Table
-from probssl.model import facts_of
-from probssl.parts.facts import Facts
-from probssl.runs.evaluation import Flat
-
-TEST_SHARE = 0.25
-"""Rows kept aside, where there is a label: no encoder, no choice and no probe sees them before the end."""
+from probssl.data import Dataset, load
+from probssl.encoders import as_floats
+from probssl.model import Model
+from probssl.model.model import WHITENED_ROWS
+from probssl.model.observations import Observations
+from probssl.pairings import Pairing
+from probssl.parts.recipe import Recipe
+from probssl.parts.resolve import resolve
+from probssl.runs.evaluation import UNTRAINED, Ground, baselines
+from probssl.runs.reading import TEST_SHARE
 
 MOST_PROBED = 10_000
-"""Most rows on either side of the final probe."""
+"""Most rows on either side of the final test, and on which PCA is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What a training takes and is measured by."""
+
+    x: Tensor  # [n, ...], the development rows as encoders take them; of a world, rows that it is only measured on
+    sample: Tensor  # [m, ...], some of them, which parts begin from
+    screening: Measurer  # of the early rounds
+    final: Measurer  # of the last round, on more rows where there are more
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A table with its test rows set aside, standardised by the others: the development rows."""
+    """Data with its test rows set aside, standardised by the others: the development rows."""
 
-    table: Table
-    x: Tensor  # [n, d], the development rows as encoders take them
-    measurer: Measurer  # of the early rounds
-    final_measurer: Measurer  # of the last round, probing on more rows where there are more
+    data: Dataset
+    parts: Parts
+    entrants: Sequence[Candidate]
     seed: int
 
-    @classmethod
-    def of(cls, table: Table, seed: int) -> Setup:
-        """Divide, standardise and draw what is measured on; a label that no probe can be fitted to is refused."""
-        if table.test is None and table.labels is not None:
-            table = dataclasses.replace(table, test=held_out(table.labels, seed))
-        x, labels = _inputs(table, table.rows("train")), _labels(table, table.rows("train"))
-        measurer = Measurer.on(x, labels, ROWS["screening"], seed)
-        measurer.measure(Flat())
-        more = labels is not None and len(x) > len(measurer.x)
-        final_measurer = Measurer.on(x, labels, ROWS["final"], seed) if more else measurer
-        return cls(table, x, measurer, final_measurer, seed)
+    def at(self, seed: int) -> Setup:
+        """That of another seed, which is another world where the data is one, and the same otherwise."""
+        if seed == self.seed or self.parts.facts.kind != "world":
+            return self
+        return dataclasses.replace(self, data=load(self.data.source, seed=seed, test=TEST_SHARE), seed=seed)
+
+    @cached_property
+    def model(self) -> Model:
+        """A model with what all have in common: scaling and, of a world, how it is observed."""
+        return Model.untrained(Recipe(seed=self.seed), self.data)
+
+    @cached_property
+    def development(self) -> Observations:
+        """The rows that encoders train on and are chosen by."""
+        return self.model.observe(self.data, "train")
+
+    @cached_property
+    def bench(self) -> Bench:
+        """What trainings take; a label that no probe can be fitted to is refused."""
+        rows = self.development
+        screening = Measurer.on(rows, self.grounds, ROWS["screening"], self.seed)
+        more = self.criterion in (PROBE, R2) and len(rows) > len(screening.rows)
+        final = Measurer.on(rows, self.grounds, ROWS["final"], self.seed) if more else screening
+        return Bench(rows.x, self.sample, screening, final)
+
+    @cached_property
+    def sample(self) -> Tensor:
+        """Some of the development rows, which parts begin from."""
+        return as_floats(self.development.some(WHITENED_ROWS, self.seed).x)
+
+    @cached_property
+    def pairings(self) -> dict[str, Pairing]:
+        """Those that are compared, ready for the data."""
+        facts, chosen = self.parts.facts, self.parts.pairings.items()
+        made = {name: resolve(Recipe(pairing=pairing), facts).bind(self.sample).pairing for name, pairing in chosen}
+        return {name: pairing for name, pairing in made.items() if pairing is not None}
+
+    def grounds(self, observed: Observations) -> dict[str, Ground]:
+        """How rows are augmented, in every way that is compared."""
+        if self.model.world is None:
+            x = as_floats(observed.x)
+            return {name: Ground(x, pairing, nn.Identity()) for name, pairing in self.pairings.items()}
+        ground = Ground.of(self.model, observed)
+        assert ground is not None
+        return {"": ground}
+
+    def baselines(self, dims: Sequence[int]) -> dict[str, nn.Module]:
+        """What no training gives, as encoders, so that they are measured exactly as the trained ones are."""
+        fitted = self.development.some(MOST_PROBED, self.seed).x
+        start = Recipe(encoder=self.parts.encoder, seed=self.seed)
+        untrained = {}
+        for dim in dims:
+            sized = start.with_settings({"encoder.dim": dim}) if self.parts.sized else start
+            made = resolve(sized, self.parts.facts).bind(self.sample)
+            untrained[f"{UNTRAINED} to {dim}"] = made.encoder
+        return {**baselines(fitted, dims), **untrained}
 
     @property
-    def facts(self) -> Facts:
-        """What choices and sizes depend on."""
-        return facts_of(self.table)
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of all that is trained and measured on."""
-        arrays = (self.x.numpy(), self.measurer.x.numpy(), self.measurer.labels, self.final_measurer.labels)
-        digest = hashlib.sha256(str(self.seed).encode())
-        for array in arrays:
-            digest.update(b"" if array is None else np.ascontiguousarray(array).data)
-        return digest.hexdigest()[:16]
+    def scores(self) -> tuple[Score, ...]:
+        """What is measured; the first is what configurations are chosen by."""
+        return scores_of(self.development)
 
     @property
     def criterion(self) -> Score:
         """What configurations are chosen by."""
-        return RECOVERED if self.table.labels is None else PROBE
+        return self.scores[0]
 
+    @cached_property
     def held_out(self) -> HeldOut | None:
-        """The rows of the last word, where there is a label."""
-        labels = _labels(self.table, self.table.rows("train"))
-        test = some(self.table.rows("test"), MOST_PROBED, self.seed)
-        test_labels = _labels(self.table, test)
-        if labels is None or test_labels is None or not len(test):
+        """The rows of the last word, if there are any."""
+        if not len(self.data.rows("test")):
             return None
-        fitted = some(np.arange(len(self.x)), MOST_PROBED, self.seed)
-        return HeldOut(self.x[fitted], labels[fitted], _inputs(self.table, test), test_labels)
+        judged = self.model.observe(self.data, "test").some(MOST_PROBED, self.seed)
+        exam = Exam.set(self.grounds(judged), seed=self.seed)
+        return HeldOut(self.development.some(MOST_PROBED, self.seed), judged, exam)
 
     @property
     def protocol(self) -> str:
         """Which rows were used for what."""
-        tested = len(self.table.rows("test"))
-        chosen = (
-            f"{len(self.x):,} of {len(self.table):,} rows train encoders, without their labels, and choose "
-            f"among them; {tested:,} rows are kept for the test"
-            if tested
-            else f"all {len(self.table):,} rows train encoders and choose among them"
+        rows, tested, kind = len(self.development), len(self.data.rows("test")), self.parts.facts.kind
+        train = "choose among encoders, which train on fresh ones" if kind == "world" else "train encoders and choose"
+        kept = f"; {tested:,} are kept for the test" if tested else ""
+        more = self.bench.final is not self.bench.screening
+        finalists = f"; finalists are measured on {len(self.bench.final.rows):,} rows" if more else ""
+        return (
+            f"{rows:,} of {len(self.data):,} rows {train}{kept}. Measured on {self.bench.screening.protocol}{finalists}"
         )
-        more = self.final_measurer is not self.measurer
-        finalists = f"; finalists are probed on {len(self.final_measurer.x):,} rows" if more else ""
-        return f"{chosen}. Measured on {self.measurer.protocol}{finalists}"
-
-
-def held_out(labels: np.ndarray, seed: int) -> np.ndarray:
-    """A quarter of the rows, class by class, as a mask [n]; the first row drawn of every class is never held out.
-
-    Rows are shuffled and sorted by class, and every fourth is taken: classes keep their shares to within one row,
-    however small they are.
-    """
-    shuffled = np.random.default_rng(seed).permutation(len(labels))
-    order = shuffled[np.argsort(labels[shuffled], kind="stable")]
-    every = round(1 / TEST_SHARE)
-    held = np.zeros(len(labels), dtype=bool)
-    held[order[every - 1 :: every]] = True
-    first = np.unique(labels[order], return_index=True)[1]
-    held[order[first]] = False
-    return held
-
-
-def some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """At most so many of the rows, drawn by the seed, in order."""
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-
-
-def _inputs(table: Table, rows: np.ndarray) -> Tensor:
-    """Rows as encoders take them, standardised by those for training."""
-    scaling = Standardiser.fit(table.features[table.rows("train")])
-    return torch.from_numpy(scaling.transform(table.features[rows]).astype(np.float32))
-
-
-def _labels(table: Table, rows: np.ndarray) -> np.ndarray | None:
-    return None if table.labels is None else table.labels[rows]

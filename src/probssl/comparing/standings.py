@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from probssl.comparing.grid import STRENGTHS, Candidate
-from probssl.comparing.measuring import CLID_PARTS, LABEL_FREE, PROBE, Score
+from probssl.comparing.grid import Candidate
+from probssl.comparing.measuring import CLID_PARTS, LABEL_FREE, Score
 from probssl.comparing.work import Outcome
 from probssl.metrics.clid import CLID, combine_clid
 
@@ -38,22 +38,19 @@ class Standing:
             return "–"
         return f"{value:.3f}{plus_minus}{spread:.3f}" if math.isfinite(spread) else f"{value:.3f}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, scores: Sequence[Score]) -> dict[str, Any]:
         """One flat row of plain values; numbers that do not exist are None."""
-        preservation, noise = STRENGTHS[self.candidate.strength]
         row: dict[str, Any] = {
             "rank": self.rank,
             "objective": self.candidate.objective,
             "energy": self.candidate.energy,
+            "pairing": self.candidate.pairing or None,
             "dim": self.candidate.dim,
-            "augmentation": self.candidate.strength,
-            "preservation": preservation,
-            "noise": noise,
             "round": self.round,
             "steps": self.steps,
             "seeds": self.seeds,
         }
-        for score in (PROBE, *LABEL_FREE):
+        for score in scores:
             row[score.name] = _finite(self.means.get(score.name))
             row[f"{score.name}_spread"] = _finite(self.spreads.get(score.name))
         row["collapsed"] = " ".join(self.collapsed) or None
@@ -63,11 +60,11 @@ class Standing:
 
 @dataclass(frozen=True)
 class Predictor:
-    """How well a label-free score predicts the order by the probe.
+    """How well a label-free score predicts the order by what needs labels or latents.
 
     Spearman's ρ over the configurations of the first round, signed so that 1 means that the better the score the
-    better the probe; a 95% interval by bootstrap over configurations; ρ among configurations of equal dimension; and
-    the probe of the configuration that the score would have chosen.
+    better the truth; a 95% interval by bootstrap over configurations; ρ among configurations of equal dimension; and
+    what the configuration that the score would have chosen is worth.
     """
 
     score: Score
@@ -75,7 +72,7 @@ class Predictor:
     low: float
     high: float
     within_dimension: float
-    chosen_probe: float
+    chosen_value: float
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -85,7 +82,7 @@ class Predictor:
             "low": _finite(self.low),
             "high": _finite(self.high),
             "within_dimension": _finite(self.within_dimension),
-            "chosen_probe": _finite(self.chosen_probe),
+            "chosen_value": _finite(self.chosen_value),
         }
 
 
@@ -147,38 +144,39 @@ def _standing(outcomes: Sequence[Outcome]) -> Standing:
     )
 
 
-def predictors(outcomes: Sequence[Outcome], seed: int) -> list[Predictor]:
-    """How well each label-free score predicts the order by the probe in the first round, the best first."""
+def predictors(outcomes: Sequence[Outcome], criterion: str, seed: int) -> list[Predictor]:
+    """How well each label-free score predicts the order by the criterion in the first round, the best first."""
     first = min((outcome.job.round for outcome in outcomes), default=0)
-    entrants = [o for o in outcomes if o.job.round == first and o.job.seed == seed and math.isfinite(o.value("probe"))]
+    entrants = [o for o in outcomes if (o.job.round, o.job.seed) == (first, seed)]
+    entrants = [outcome for outcome in entrants if math.isfinite(outcome.value(criterion))]
     found = []
     for score in LABEL_FREE:
         able = [o for o in entrants if math.isfinite(o.value(score.name))]
         guesses = score.sign * np.array([o.value(score.name) for o in able])
-        probe = np.array([o.value("probe") for o in able])
-        if len(able) < 5 or len(np.unique(guesses)) < 2 or len(np.unique(probe)) < 2:
+        truth = np.array([o.value(criterion) for o in able])
+        if len(able) < 5 or len(np.unique(guesses)) < 2 or len(np.unique(truth)) < 2:
             continue
         dims = np.array([o.job.candidate.dim for o in able])
         rows = np.random.default_rng(seed).integers(len(able), size=(RESAMPLES, len(able)))
-        low, high = np.nanquantile(rank_correlation(guesses[rows], probe[rows]), (0.025, 0.975))
+        low, high = np.nanquantile(rank_correlation(guesses[rows], truth[rows]), (0.025, 0.975))
         found.append(
             Predictor(
                 score,
-                float(rank_correlation(guesses, probe)),
+                float(rank_correlation(guesses, truth)),
                 float(low),
                 float(high),
-                _within(guesses, probe, dims),
-                float(probe[np.argmax(guesses)]),
+                _within(guesses, truth, dims),
+                float(truth[np.argmax(guesses)]),
             )
         )
     return sorted(found, key=lambda p: -p.correlation)
 
 
-def _within(guesses: np.ndarray, probe: np.ndarray, groups: np.ndarray) -> float:
+def _within(guesses: np.ndarray, truth: np.ndarray, groups: np.ndarray) -> float:
     """ρ within groups of five or more, on average over their members."""
     names, sizes = np.unique(groups, return_counts=True)
     each = [
-        (float(rank_correlation(guesses[groups == g], probe[groups == g])), n)
+        (float(rank_correlation(guesses[groups == g], truth[groups == g])), n)
         for g, n in zip(names, sizes, strict=True)
     ]
     able = [(rho, n) for rho, n in each if n >= 5 and math.isfinite(rho)]

@@ -1,4 +1,4 @@
-"""The number that is reported: a probe on rows that no encoder trained on and no choice was made by."""
+"""The number that is reported: a score on rows that no encoder trained on and no choice was made by."""
 
 from __future__ import annotations
 
@@ -7,34 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
+from probssl.comparing.exam import Exam
 from probssl.comparing.measuring import ITERATIONS
 from probssl.encoders import encode
+from probssl.energies import Energy
+from probssl.metrics._held_out import affine_fit
 from probssl.metrics._logistic import fit_whitened
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Accuracy on the held-out rows, and which of them were right: [n]."""
-
-    correct: np.ndarray
-
-    @property
-    def accuracy(self) -> float:
-        """Share of rows that were right."""
-        return float(self.correct.mean())
-
-    def ahead_of(self, other: Answers) -> Difference:
-        """By how much it is better than another on the same rows."""
-        apart = self.correct.astype(float) - other.correct.astype(float)
-        error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) > 1 else math.inf
-        return Difference(float(apart.mean()), error)
+from probssl.metrics._splits import standardised
+from probssl.model.observations import Observations
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference of accuracies on the same rows, with the standard error of its mean over rows."""
+    """A difference of scores on the same rows, with the standard error of its mean over rows."""
 
     mean: float
     error: float
@@ -50,26 +37,55 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
+class Marks:
+    """A score as the mean of what every row adds to it: [n]."""
+
+    each: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """The score."""
+        return float(self.each.mean())
+
+    def ahead_of(self, other: Marks) -> Difference:
+        """By how much it is better than another on the same rows."""
+        apart = self.each.astype(float) - other.each.astype(float)
+        error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) > 1 else math.inf
+        return Difference(float(apart.mean()), error)
+
+
+@dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows and labels that a probe is fitted on, and those that it is tested on."""
+    """Rows that a reader of the representation is fitted on, and those that it is tested on."""
 
-    x: Tensor
-    labels: np.ndarray
-    test_x: Tensor
-    test_labels: np.ndarray
+    fitting: Observations
+    judged: Observations
+    exam: Exam
+    """Of rows that are judged by."""
 
-    def test(self, encoder: nn.Module) -> Answers:
-        """Fit the probe of the comparison on the development rows and predict the test rows.
+    def test(self, encoder: nn.Module, energy: Energy) -> Marks:
+        """The score by which configurations were chosen, on the other rows.
 
-        Logistic regression (L2 penalty, C = 1) on representations standardised by the rows it is fitted on.
+        The probe is logistic regression (L2 penalty, C = 1) on representations standardised by the rows it is fitted
+        on, right or wrong in each row. Of latents z, R² is the mean over rows of 1 − mean_j (z_j − ẑ_j)² / Var z_j.
+        Without either, what each question of the exam adds.
         """
-        z, test_z = (encode(encoder, rows).numpy().astype(np.float64) for rows in (self.x, self.test_x))
-        mean, spread = z.mean(0), z.std(0)
-        spread[z.max(0) == z.min(0)] = 1.0
-        probe = fit_whitened((z - mean) / spread, self.labels, ITERATIONS)
-        return Answers(probe.predict(np.nan_to_num((test_z - mean) / spread)) == self.test_labels)
+        labels, latents = self.fitting.labels, self.fitting.latents
+        if latents is None and labels is None:
+            return Marks(np.concatenate([found.numpy() for found in self.exam.shares(encoder, energy).values()]))
+        fitting, judged = (encode(encoder, rows.x).numpy().astype(float) for rows in (self.fitting, self.judged))
+        if latents is not None:
+            assert self.judged.latents is not None
+            weights, offset = affine_fit(fitting, latents)
+            wrong = (self.judged.latents - judged @ weights - offset) ** 2 / self.judged.latents.var(0)
+            return Marks(1 - wrong.mean(1))
+        assert labels is not None
+        fitting, judged = standardised(fitting, judged)
+        probe = fit_whitened(fitting, labels, ITERATIONS)
+        return Marks(probe.predict(np.nan_to_num(judged)) == self.judged.labels)
 
-    def largest_class(self) -> Answers:
+    def largest_class(self) -> Marks:
         """Always the class that is most frequent in the development rows: what a constant code reaches."""
-        most = np.bincount(self.labels).argmax()
-        return Answers(self.test_labels == most)
+        assert self.fitting.labels is not None
+        assert self.judged.labels is not None
+        return Marks(self.judged.labels == np.bincount(self.fitting.labels).argmax())

@@ -13,20 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from safetensors.torch import load, save
-from torch import Tensor
 
-from probssl.comparing.grid import Candidate
-from probssl.comparing.measuring import Measurer
+from probssl.comparing.grid import Candidate, Parts
+from probssl.comparing.setup import Bench
 from probssl.grids.keys import Config, Result
-from probssl.grids.versions import code_version
 from probssl.model import Model
-from probssl.parts.facts import Facts
-from probssl.parts.recipe import Recipe
-from probssl.parts.registry import KINDS
-from probssl.parts.resolve import resolve
+from probssl.model.model import world_of
+from probssl.parts.resolve import Bound, Resolved
 from probssl.schema import conform
-from probssl.training import Trial, fit_many
+from probssl.training import Fitted, TrainingPlan, Trial, fit, fit_many
 from probssl.training.checkpoints import gather, restore
+from probssl.training.stacked.many import stack_key
 
 LOOKS = 5
 """Rows of the log of a training in an early round; two looks in a row tell a collapse."""
@@ -43,11 +40,6 @@ class Job:
     final: bool = False
     """Whether it is measured on more rows, and its weights are kept whatever it is worth."""
 
-    @property
-    def recipe(self) -> Recipe:
-        """What is trained."""
-        return self.candidate.recipe(self.steps, self.seed)
-
     def as_config(self) -> Config:
         """The configuration of its trial."""
         return {**vars(self.candidate), **{name: value for name, value in vars(self).items() if name != "candidate"}}
@@ -57,11 +49,6 @@ class Job:
         """The inverse of `as_config`."""
         candidate = Candidate(**{name: config[name] for name in Candidate.__dataclass_fields__})
         return cls(candidate, config["steps"], config["seed"], config["round"], config["final"])
-
-    def code(self) -> str:
-        """The version of the parts that it names."""
-        entries = (KINDS["objective"].find(self.candidate.objective), KINDS["energy"].find(self.candidate.energy))
-        return code_version(sorted({entry.target.partition(":")[0] for entry in entries}))
 
 
 @dataclass(frozen=True)
@@ -107,13 +94,12 @@ class OutOfTime(KeyboardInterrupt):
 
 @dataclass(eq=False)
 class Contest:
-    """What a process needs to do its jobs: the rows to train on, and how to measure."""
+    """What a process needs to do its jobs: the parts, the rows to train on, and how to measure."""
 
     name: ClassVar[str] = "compare"
-    x: Tensor  # [n, d], standardised
-    facts: Facts
-    measurer: Measurer
-    final_measurer: Measurer
+    parts: Parts
+    benches: dict[int, Bench]
+    """By the seed of a training."""
     criterion: str
     until: float = math.inf
     """When to give up, of `time.monotonic`, in a process that nobody can end."""
@@ -121,30 +107,48 @@ class Contest:
     def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result, bytes | None]]:
         """Train a cohort, measure each, and keep the best, or all in the final."""
         jobs = [Job.of(config) for config in configs]
-        trials = [self._trial(job) for job in jobs]
         with self._stopping() as stop:
-            fitted = fit_many(trials, stop=stop)
+            trained = self._train(jobs, stop)
         found: list[tuple[Config, Result]] = []
-        for config, job, trial, one in zip(configs, jobs, trials, fitted, strict=True):
+        for config, job, (parts, one) in zip(configs, jobs, trained, strict=True):
             if one.interrupted or time.monotonic() > self.until:
                 raise OutOfTime if time.monotonic() > self.until else KeyboardInterrupt
-            measurer = self.final_measurer if job.final else self.measurer
-            scores = {} if one.failure else measurer.measure(trial.encoder, trial.objective.energy)
+            bench = self.benches[job.seed]
+            measurer = bench.final if job.final else bench.screening
+            scores = {} if one.failure else measurer.measure(parts.encoder, parts.objective.energy)
             failure = None if scores else one.failure or "the representation is not finite"
             found.append((config, {"scores": scores, "collapsed": list(one.collapsed), "failure": failure}))
         values = [result["scores"].get(self.criterion, -math.inf) for _, result in found]
         best = values.index(max(values, key=lambda value: -math.inf if math.isnan(value) else value))
-        for number, ((config, result), job, trial, one) in enumerate(zip(found, jobs, trials, fitted, strict=True)):
+        for number, ((config, result), job, each) in enumerate(zip(found, jobs, trained, strict=True)):
             keep = result["scores"] and (job.final or number == best)
-            yield config, result, _kept(trial, one.history) if keep else None
+            yield config, result, _kept(*each) if keep else None
 
-    def _trial(self, job: Job) -> Trial:
-        resolved = resolve(job.recipe, self.facts)
-        plan, parts = resolved.plan, resolved.bind(self.x)
-        if not job.final:
-            plan = dataclasses.replace(plan, log_every=-(-job.steps // LOOKS))
+    def stacks(self, candidate: Candidate) -> bool:
+        """Whether a configuration can train as one of a stack."""
+        job = Job(candidate, 1, min(self.benches), 1)
+        return self.parts.facts.kind != "world" and stack_key(self._trial(job, *self._bound(job)))[0] is not None
+
+    def _train(self, jobs: list[Job], stop: threading.Event) -> list[tuple[Bound, Fitted]]:
+        """The parts of each as trained; on a world, which makes every batch afresh, one after the other."""
+        made = [self._bound(job) for job in jobs]
+        if self.parts.facts.kind == "world":
+            fitted = [
+                fit(parts.encoder, parts.objective, world_of(resolved), None, plan, seed=resolved.seed, stop=stop)
+                for parts, plan, resolved in made
+            ]
+        else:
+            fitted = fit_many([self._trial(job, *each) for job, each in zip(jobs, made, strict=True)], stop=stop)
+        return [(parts, one) for (parts, *_), one in zip(made, fitted, strict=True)]
+
+    def _bound(self, job: Job) -> tuple[Bound, TrainingPlan, Resolved]:
+        resolved = self.parts.resolve(job.candidate, job.steps, job.seed)
+        plan = resolved.plan if job.final else dataclasses.replace(resolved.plan, log_every=-(-job.steps // LOOKS))
+        return resolved.bind(self.benches[job.seed].sample), plan, resolved
+
+    def _trial(self, job: Job, parts: Bound, plan: TrainingPlan, resolved: Resolved) -> Trial:
         assert parts.pairing is not None
-        return Trial(parts.encoder, parts.objective, parts.pairing, self.x, plan, job.seed)
+        return Trial(parts.encoder, parts.objective, parts.pairing, self.benches[job.seed].x, plan, job.seed)
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[threading.Event]:
@@ -162,7 +166,7 @@ class Contest:
             timer.cancel()
 
 
-def _kept(trial: Trial, history: list[dict[str, Any]]) -> bytes:
-    parts = (("encoder", trial.encoder), ("objective", trial.objective))
-    tensors = {name: tensor for prefix, part in parts for name, tensor in gather(prefix, part.state_dict()).items()}
-    return json.dumps(history).encode() + b"\n" + save(tensors)
+def _kept(parts: Bound, fitted: Fitted) -> bytes:
+    trained = (("encoder", parts.encoder), ("objective", parts.objective))
+    tensors = {name: tensor for prefix, part in trained for name, tensor in gather(prefix, part.state_dict()).items()}
+    return json.dumps(fitted.history).encode() + b"\n" + save(tensors)

@@ -8,13 +8,15 @@ import io
 import shutil
 from pathlib import Path
 
+import numpy as np
+
 from probssl.comparing.result import BEST, PAGE, CompareResult
-from probssl.comparing.setup import some
 from probssl.comparing.work import Outcome
-from probssl.data import Table
+from probssl.data import Dataset
 from probssl.errors import InputError
 from probssl.files import write_json, write_text
 from probssl.model import Model
+from probssl.parts.recipe import Recipe
 from probssl.runs import Source
 from probssl.runs import folder as folders
 from probssl.runs.workflow import judge
@@ -45,16 +47,11 @@ def _clear(folder: Path, *, everything: bool) -> None:
         shutil.rmtree(folder / BEST)
 
 
-def write_run(outcome: Outcome, table: Table, source: Source, folder: Path) -> Model:
-    """The winner as a run's folder: recipe, source, log and model. `table` has its test rows set aside."""
-    model = Model.untrained(outcome.job.recipe, table)
+def write_run(outcome: Outcome, recipe: Recipe, data: Dataset, source: Source, folder: Path) -> Model:
+    """The winner as a run's folder: recipe, source, log and model. `data` has its test rows set aside."""
+    model = Model.untrained(recipe, data)
     outcome.put_into(model)
-    source = dataclasses.replace(
-        source,
-        fingerprint=table.fingerprint,
-        facts=model.facts,
-        test_rows=None if table.test is None else "".join("01"[row] for row in table.test.astype(int)),
-    )
+    source = dataclasses.replace(source, fingerprint=data.fingerprint, facts=model.facts)
     with folders.claimed(folder):
         folders.begin(folder, model.recipe, source, fresh=True)
         log = RunLog(folder / "log.jsonl")
@@ -64,14 +61,15 @@ def write_run(outcome: Outcome, table: Table, source: Source, folder: Path) -> M
     return model
 
 
-def assess_run(model: Model, table: Table, rows: int, seed: int, folder: Path) -> None:
-    """The metrics and the page that `fit` would have written, on at most so many rows of the table."""
-    judge(model, table.take(some(table.rows(), rows, seed)), folder, "quick")
+def assess_run(model: Model, data: Dataset, rows: int, seed: int, folder: Path) -> None:
+    """The metrics and the page that `fit` would have written, on at most so many rows of the data."""
+    chosen = np.random.default_rng(seed).permutation(len(data))[:rows]
+    judge(model, data.take(np.sort(chosen)), folder, "quick")
 
 
 def write_board(result: CompareResult) -> None:
     """The leaderboard as CSV, and with everything else as JSON."""
-    rows = [standing.as_dict() for standing in result.leaderboard]
+    rows = [standing.as_dict(result.scores) for standing in result.leaderboard]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()

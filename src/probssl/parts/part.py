@@ -164,13 +164,6 @@ def _recording(function: Function) -> Function:
     """
     signature = inspect.signature(function)
 
-    @functools.cache
-    def hints() -> dict[str, Any]:
-        try:
-            return typing.get_type_hints(function)
-        except NameError:  # of a class within a function
-            return {}
-
     @functools.wraps(function)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
         outermost = type(self).__init__ is wrapped
@@ -182,12 +175,20 @@ def _recording(function: Function) -> Function:
         given.apply_defaults()
         for name, value in given.arguments.items():
             if isinstance(value, str | type | int | float | list | tuple):
-                given.arguments[name] = _by_name(value, hints().get(name), f"{called}: {name}")
+                given.arguments[name] = _by_name(value, _hints(function).get(name), f"{called}: {name}")
         if outermost:
             object.__setattr__(self, "_settings", dict(list(given.arguments.items())[1:]))
         function(*given.args, **given.kwargs)
 
     return wrapped  # type: ignore[return-value]
+
+
+@functools.cache
+def _hints(function: Callable[..., None]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except NameError:  # of a class within a function
+        return {}
 
 
 def _by_name(value: Any, annotation: Any, where: str) -> Any:

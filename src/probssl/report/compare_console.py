@@ -20,11 +20,7 @@ SHOWN = 10
 def show(result: CompareResult) -> None:
     """The comparison in a terminal of 80 columns or more."""
     console = Console()
-    about = f"{result.classes} classes" if result.label is not None else "no label"
-    console.print(
-        f"[bold]{escape(result.source)}[/]  {result.rows:,} rows, {result.features:,} features, {about}",
-        highlight=False,
-    )
+    console.print(f"[bold]{escape(result.source)}[/]  {escape(result.about)}", highlight=False)
     for r in result.rounds:
         console.print(f"  round {r.number}: {r.described}", style="dim", highlight=False)
     console.print()
@@ -50,27 +46,31 @@ def show(result: CompareResult) -> None:
 def _leaderboard(result: CompareResult) -> Table:
     scores = result.scores[:3]
     table = Table(**PLAIN, padding=(0, 1, 0, 0))
-    for name in ("", "objective", "energy"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("dim", justify="right")
-    table.add_column("augmented", no_wrap=True)
-    titles = {"recovered": "undone", "probe": "probe"}
+    table.add_column("")
+    for name in ("objective", "energy"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=20)
+    table.add_column("dim", justify="right", no_wrap=True)
+    paired = any(standing.candidate.pairing for standing in result.leaderboard)
+    if paired:
+        table.add_column("pairing", no_wrap=True, overflow="ellipsis", max_width=14)
     for score in scores:
-        table.add_column(titles.get(score.name, score.title), justify="right", no_wrap=True)
+        table.add_column(score.short or score.title, justify="right", no_wrap=True)
     head = result.leaderboard[:SHOWN]
     for s in head:
         c = s.candidate
         numbers = [
-            s.shown(score.name, "±") if score is result.criterion else _number(s.means.get(score.name))
+            s.shown(score.name, "±") if score is result.criterion else number(s.means.get(score.name))
             for score in scores
         ]
-        table.add_row(str(s.rank), c.objective, c.energy, str(c.dim), c.strength, *numbers, end_section=s is head[-1])
+        parts = [c.objective, c.energy, str(c.dim), *([c.pairing] if paired else [])]
+        table.add_row(str(s.rank), *map(escape, parts), *numbers, end_section=s is head[-1])
     for name, values in result.final_baselines.items():
         title, _, dim = name.partition(" to ")
-        dim = dim or str(result.features)
-        table.add_row("", title, "", dim, "", *(_number(values.get(score.name)) for score in scores))
+        parts = [title, "", dim or str(result.facts.features), *([""] if paired else [])]
+        table.add_row("", *parts, *(number(values.get(score.name)) for score in scores))
     return table
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+def number(value: float | None, digits: int = 3) -> str:
+    """A score as text; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"

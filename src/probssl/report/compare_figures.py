@@ -34,7 +34,7 @@ def _screened(result: CompareResult) -> list[tuple[str, str, int, float]]:
         value = outcome.value(result.criterion.name)
         if outcome.job.round == first and math.isfinite(value):
             c = outcome.job.candidate
-            values.setdefault((c.objective, c.energy, c.dim, c.strength), []).append(value)
+            values.setdefault((c.objective, c.energy, c.dim, c.pairing), []).append(value)
     return [(objective, energy, dim, float(np.mean(v))) for (objective, energy, dim, _), v in values.items()]
 
 
@@ -46,7 +46,8 @@ def _grid(axis: Axes, result: CompareResult) -> None:
     best: dict[tuple[str, str], float] = {}
     for objective, energy, _, reached in screened:
         best[objective, energy] = max(reached, best.get((objective, energy), -math.inf))
-    energies = [e for e in KINDS["energy"] if any(k[1] == e for k in best)]
+    order = list(KINDS["energy"])  # those that have no name come last
+    energies = sorted({energy for _, energy in best}, key=lambda e: order.index(e) if e in order else len(order))
     objectives = sorted({o for o, _ in best}, key=lambda o: -max(v for (name, _), v in best.items() if name == o))
     cells = np.array([[best.get((o, e), math.nan) for e in energies] for o in objectives])
     high, usual = float(np.nanmax(cells)), float(np.nanmedian(cells))
@@ -76,9 +77,9 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
     dims = sorted({dim for _, _, dim, _ in screened})
     place = {dim: number for number, dim in enumerate(dims)}
     chance = np.random.default_rng(0)
-    families = dict.fromkeys(map(_family, KINDS["objective"]))
+    families = dict.fromkeys(result.families.values())
     for family, colour in zip(families, itertools.cycle(PALETTE)):
-        chosen = [(dim, value) for objective, _, dim, value in screened if _family(objective) == family]
+        chosen = [(dim, value) for objective, _, dim, value in screened if result.families[objective] == family]
         if chosen:
             across = [place[dim] + 0.62 * (chance.random() - 0.5) for dim, _ in chosen]
             values = [value for _, value in chosen]
@@ -91,8 +92,9 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
             axis.plot(
                 [place[dim] - 0.42, place[dim] + 0.42], [value] * 2, color=colour, linestyle=style, lw=1.6, label=label
             )
-    raw = result.baselines["raw features"].get(result.criterion.name, math.nan)
-    axis.axhline(raw, color=INK, linewidth=0.9, linestyle=":", label="raw features")
+    title = next(name for name in result.baselines if name.startswith("raw"))
+    raw = result.baselines[title].get(result.criterion.name, math.nan)
+    axis.axhline(raw, color=INK, linewidth=0.9, linestyle=":", label=title)
     best = result.winner
     if best.candidate.dim in place:
         axis.scatter(
@@ -114,10 +116,6 @@ def _by_dimension(axis: Axes, result: CompareResult) -> None:
     axis.set_xlabel("dimensions", fontsize=8)
     axis.set_title(f"{result.criterion.title} of every configuration", fontsize=9, color=INK, pad=10)
     axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
-
-
-def _family(objective: str) -> str:
-    return KINDS["objective"].find(objective).load().family  # type: ignore[attr-defined]
 
 
 def predictors(result: CompareResult) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import probssl
 from probssl.files import write_text
 from probssl.report import compare_figures, figures
 from probssl.report import page as html
+from probssl.report.compare_console import number
 
 if TYPE_CHECKING:
     from probssl.comparing import CompareResult
@@ -28,10 +28,7 @@ def write(result: CompareResult) -> Path:
 def render(result: CompareResult) -> str:
     """The page as text."""
     trained = f"{len(result.outcomes):,} models of {len(result.leaderboard):,} configurations in {result.seconds:.0f} s"
-    lead = (
-        f"{_badge(result)} &nbsp;{result.rows:,} rows, {result.features:,} features"
-        f"{f', {result.classes} classes' if result.label is not None else ', no label'}; {trained}"
-    )
+    lead = f"{_badge(result)} &nbsp;{html.escape(result.about)}; {trained}"
     sections = [_findings(result), _overview(result)]
     if result.final is not None:
         sections.append(_test(result))
@@ -44,8 +41,8 @@ def render(result: CompareResult) -> str:
 def _badge(result: CompareResult) -> str:
     if result.final is None:
         return html.badge("ranked without a label" if result.label is None else "not tested", good=result.label is None)
-    name = f"PCA to {result.winner.candidate.dim}"
-    worse = [n for n in (name, "raw features") if n in result.final.others and result.final.ahead_of(n).mean < 0]
+    name, raw, _ = result.beside
+    worse = [n for n in (name, raw) if n in result.final.others and result.final.ahead_of(n).mean < 0]
     if worse:
         return html.badge(f"not better than {' or '.join(worse)}", good=False)
     ahead = result.final.ahead_of(name)
@@ -73,14 +70,14 @@ def _overview(result: CompareResult) -> str:
 def _test(result: CompareResult) -> str:
     final = result.final
     assert final is not None
-    body = [["winner", f"{final.winner.accuracy:.3f}", ""]]
+    body = [["winner", f"{final.winner.mean:.3f}", ""]]
     for name, tested in final.others.items():
         ahead = final.ahead_of(name)
-        body.append([name, f"{tested.accuracy:.3f}", f"{ahead.mean:+.3f} ± {ahead.error:.3f}"])
-    spread = ", ".join(f"{accuracy:.3f}" for accuracy in final.seeds)
+        body.append([name, f"{tested.mean:.3f}", f"{ahead.mean:+.3f} ± {ahead.error:.3f}"])
+    spread = ", ".join(f"{value:.3f}" for value in final.seeds)
     return html.section(
         "On rows kept aside",
-        html.table(["linear probe", "accuracy", "winner ahead by"], body),
+        html.table(["", result.criterion.title, "winner ahead by"], body),
         f"Fitted on {final.fitted_rows:,} rows, tested on {final.rows:,} that no encoder trained on and no choice was "
         f"made by; ± is the standard error over these rows. The winner from each of its seeds: {spread}.",
     )
@@ -91,8 +88,8 @@ def _predictors(result: CompareResult) -> str:
         [
             p.score.title,
             f"{p.correlation:.2f} [{p.low:.2f}, {p.high:.2f}]",
-            _number(p.within_dimension, 2),
-            f"{p.chosen_probe:.3f}",
+            number(p.within_dimension, 2),
+            f"{p.chosen_value:.3f}",
         ]
         for p in result.predictors
     ]
@@ -104,23 +101,22 @@ def _predictors(result: CompareResult) -> str:
         "Which score predicts it without the label",
         html.pair(figures.svg(compare_figures.predictors(result)), html.table(head, body))
         + f"<details><summary>What each score is, and what it cannot tell</summary><ul>{meaning}</ul></details>",
-        "Spearman's rank correlation with the probe on validation rows over the configurations of the first round, "
+        f"Spearman's rank correlation with the {result.criterion.title} over the configurations of the first round, "
         "signed so that 1 is perfect, with an interval by bootstrap over configurations; the same among models of "
-        "equal dimension; and the probe of the configuration that the score would have chosen. Other data may differ.",
+        "equal dimension; and what the configuration is worth that the score would have chosen. Other data may differ.",
     )
 
 
 def _leaderboard(result: CompareResult) -> str:
     arrow = {1: "↑", -1: "↓"}
-    short = {"recovered": "undone", "probe": "probe", "alignment": "align", "uniformity": "unif"}
-    titles = [f"{short.get(score.name, score.title)} {arrow[score.sign]}" for score in result.scores]
+    titles = [f"{score.short or score.title} {arrow[score.sign]}" for score in result.scores]
     head = ["configuration", "steps", "seeds", *titles]
     rows = [
         [_name(s), f"{s.steps:,}", f"{s.seeds}", *(_cell(result, s, score.name) for score in result.scores)]
         for s in result.leaderboard
     ]
     beside = [
-        [name, "–", "–", *(_number(values.get(score.name)) for score in result.scores)]
+        [name, "–", "–", *(number(values.get(score.name)) for score in result.scores)]
         for name, values in result.final_baselines.items()
     ]
     more = html.table(head, rows[TOP:]) if len(rows) > TOP else ""
@@ -151,15 +147,12 @@ def _how(result: CompareResult) -> str:
 def _name(standing: Standing) -> str:
     c = standing.candidate
     flaw = " (failed)" if standing.failure else " (collapsed)" if standing.collapsed else ""
-    return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim} · {c.strength}{flaw}"
+    pairing = f" · {c.pairing}" if c.pairing else ""
+    return f"{standing.rank}. {c.objective} · {c.energy} · {c.dim}{pairing}{flaw}"
 
 
 def _cell(result: CompareResult, standing: Standing, name: str) -> str:
     """A score; what is ranked by comes with its spread."""
     if name == result.criterion.name:
         return standing.shown(name)
-    return _number(standing.means.get(name), {"rankme": 1, "clid": 1, "alignment": 2, "uniformity": 2}.get(name, 3))
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    return number(standing.means.get(name), {"rankme": 1, "clid": 1, "alignment": 2, "uniformity": 2}.get(name, 3))

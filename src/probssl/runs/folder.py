@@ -11,14 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 try:
     import fcntl
 except ImportError:  # Windows: runs are not guarded against each other there
     fcntl = None  # type: ignore[assignment]
 
-from probssl.data import IMAGES, Corrupt, Dataset, Progress, Rows, is_dataset, load
+from probssl.data import IMAGES, Corrupt, Dataset, Progress, is_dataset, load
 from probssl.errors import CheckpointError, DamagedFile, InputError
 from probssl.files import write_json, write_text
 from probssl.model import Model
@@ -65,12 +63,10 @@ class Source:
     """Of the content, by which moved data is known again."""
     facts: Facts | None = None
     """What choices depended on (`Facts`)."""
-    test_rows: str | None = None
-    """The rows of the test one by one, "0010…", where neither share nor column nor file says which they are."""
 
     def read(self, progress: Progress | None = None, **changes: Any) -> Dataset:
         """The data, its test rows set aside."""
-        found = load(
+        return load(
             self.data,
             **self.columns,
             ids=self.ids,
@@ -81,7 +77,6 @@ class Source:
             progress=progress,
             **changes,
         )
-        return self._with_test_rows(found)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -90,13 +85,7 @@ class Source:
 
     def divided(self, data: Dataset) -> Dataset:
         """Data that was handed in, the same test rows set aside."""
-        return self._with_test_rows(data.with_test(self.test, self.seed % 2**32))
-
-    def _with_test_rows(self, data: Dataset) -> Dataset:
-        if self.test_rows is None:
-            return data
-        assert isinstance(data, Rows)
-        return dataclasses.replace(data, test=np.array(list(self.test_rows)) == "1")
+        return data.with_test(self.test, self.seed % 2**32)
 
     def as_dict(self) -> dict[str, Any]:
         """What differs from the default, as plain values for JSON."""
