@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from safetensors.torch import load, save
 from torch import Tensor
 
 from probssl.comparing.grid import Candidate
@@ -26,7 +25,7 @@ from probssl.parts.registry import KINDS
 from probssl.parts.resolve import resolve
 from probssl.schema import conform
 from probssl.training import Trial, fit_many
-from probssl.training.checkpoints import gather, restore
+from probssl.training.checkpoints import pack, unpack
 
 LOOKS = 5
 """Rows of the log of a training in an early round; two looks in a row tell a collapse."""
@@ -90,15 +89,13 @@ class Outcome:
     def history(self) -> list[dict[str, Any]]:
         """The rows of its log."""
         assert self.kept is not None
-        rows: list[dict[str, Any]] = json.loads(self.kept.partition(b"\n")[0])
+        rows: list[dict[str, Any]] = json.loads(self.kept.partition(b"\n")[0])["log"]
         return rows
 
     def put_into(self, model: Model) -> None:
         """Give a model of the same recipe the weights that were trained."""
         assert self.kept is not None
-        tensors = load(self.kept.partition(b"\n")[2])
-        restore(model.encoder, "encoder", tensors)
-        restore(model.objective, "objective", tensors)
+        unpack({"encoder": model.encoder, "objective": model.objective}, self.kept)
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -136,7 +133,8 @@ class Contest:
         best = values.index(max(values, key=lambda value: -math.inf if math.isnan(value) else value))
         for number, ((config, result), job, trial, one) in enumerate(zip(found, jobs, trials, fitted, strict=True)):
             keep = result["scores"] and (job.final or number == best)
-            yield config, result, _kept(trial, one.history) if keep else None
+            modules = {"encoder": trial.encoder, "objective": trial.objective}
+            yield config, result, pack(modules, {"log": one.history}) if keep else None
 
     def _trial(self, job: Job) -> Trial:
         resolved = resolve(job.recipe, self.facts)
@@ -160,9 +158,3 @@ class Contest:
             yield stop
         finally:
             timer.cancel()
-
-
-def _kept(trial: Trial, history: list[dict[str, Any]]) -> bytes:
-    parts = (("encoder", trial.encoder), ("objective", trial.objective))
-    tensors = {name: tensor for prefix, part in parts for name, tensor in gather(prefix, part.state_dict()).items()}
-    return json.dumps(history).encode() + b"\n" + save(tensors)
