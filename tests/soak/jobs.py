@@ -118,5 +118,7 @@ def outcome(folder: Path) -> dict[str, str]:
     return found
 
 
-def _without_time(result: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if "seconds" not in name}
+def _without_time(result: Any) -> Any:
+    if isinstance(result, dict):
+        return {name: _without_time(value) for name, value in result.items() if "seconds" not in name}
+    return [_without_time(value) for value in result] if isinstance(result, list) else result
