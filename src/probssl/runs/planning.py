@@ -105,14 +105,16 @@ def _check(resolved: Resolved, data: Dataset, evaluate: Literal["none", "quick",
     found, settings = needed(resolved, len(data), evaluate), declared(type(resolved.encoder))
     sizes = ["dim", *(f"encoder.{name}" for name in ("hidden", "widths", "width") if name in settings)]
     members = [f"objective.{name}" for name in PER_MEMBER if name in resolved.objective.settings()]
-    what, advice = {
+    parts = {
         "weights": ("the weights, their gradients and moments", f"choose a smaller {_either([*sizes, *members])}"),
         "batch": ("the layers of a batch", f"choose a smaller {_either(['batch_size', *sizes])}"),
         "pairs": ("the pairs of a batch", "choose a smaller batch_size"),
         "data": ("copies of the data", "give fewer rows or columns"),
         "rows": ("the data", "give fewer rows or columns"),
         "evaluation": ("evaluating", "leave it out (--evaluate none), or give fewer columns"),
-    }["weights" if found.weights > memory.available() else max(vars(found), key=lambda part: getattr(found, part))]
+    }
+    largest = "weights" if found.weights > memory.available() else max(parts, key=lambda part: getattr(found, part))
+    what, advice = parts[largest]
     rows = f"{len(data):,} observations of {resolved.facts.features:,} numbers"
     memory.require(found.total, f"training on {rows}, mostly {what},", advice)
 
