@@ -8,6 +8,7 @@ import http.server
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -201,6 +202,17 @@ def test_cache_by_platform(monkeypatch, platform, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cache_directory() == Path(expected)
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("XDG_CACHE_HOME", "PROBSSL_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert cache_directory().parent == Path(tempfile.gettempdir())
+    assert "sklearn:iris" in {entry.name for entry in catalogue()}
 
 
 def files_below(path):
