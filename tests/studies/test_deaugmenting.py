@@ -172,7 +172,7 @@ def test_rank_correlation_without_variation_and_with_bad_input():
 
 
 def _made_up(objective, seed, state, probe, kl):
-    names = [*deaugmenting.MEASURES]
+    names = [*MEASURES]
     numbers = {} if state.startswith("failed") else {**dict.fromkeys(names, 1.0), "linear_probe": probe}
     numbers = {**numbers, "kl_exact_model": kl} if numbers else {}
     numbers.pop("gain", None)
