@@ -3,8 +3,8 @@
     python -m tests.soak --minutes 30 --seed 1
     python -m tests.soak --minutes 30 --kill siamese gedi/toy
 
-The first tries everything: extremes, then damaged files and killed jobs side by side. The second kills only jobs whose
-name begins so.
+The first tries everything: extremes, then, for so many minutes, damaged files and killed jobs side by side. The second
+kills only jobs whose name begins so.
 """
 
 from __future__ import annotations
@@ -225,12 +225,12 @@ def main() -> None:
     every = {name: cell for name, cell in cells().items() if name.startswith(tuple(options.kill or [""]))}
     clock = threading.Timer(60 * options.minutes, stop.set)
     clock.daemon = True
-    clock.start()
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as aside:
         place = Path(temporary)
         try:
             if not options.kill:
                 soak_extremes(tally, place)
+            clock.start()
             kills = aside.submit(soak_kills, tally, chance, stop, place, every)
             if not options.kill:
                 soak_files(tally, options.seed, stop, place / "files")
