@@ -92,7 +92,7 @@ def run(
 
     study = find(name) if isinstance(name, str) else name
     checked = checked_budget(budget)
-    study.kept = kept_beside(study, checked, out)
+    study.kept = kept_beside(study, checked, out) if backend == PROCESSES else None  # a cluster may not see the store
     backends.check(backend, jobs, address)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, and a study needs a folder")
