@@ -199,9 +199,6 @@ def soak_extremes(tally: Tally, place: Path) -> None:
 
 def soak_files(tally: Tally, seed: int, stop: threading.Event, place: Path) -> None:
     """Files of every kind, damaged in one way after another and read by a command."""
-    place.mkdir()
-    mutations.make_good(place)
-    mutations.make_grids(place)
     for number in itertools.count():
         for case in mutations.CASES:
             if stop.is_set():
@@ -230,6 +227,9 @@ def main() -> None:
         try:
             if not options.kill:
                 soak_extremes(tally, place)
+                (place / "files").mkdir()
+                mutations.make_good(place / "files")
+                mutations.make_grids(place / "files")
             clock.start()
             kills = aside.submit(soak_kills, tally, chance, stop, place, every)
             if not options.kill:
