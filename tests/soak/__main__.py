@@ -34,8 +34,8 @@ from tests.soak.jobs import Cell, cells, outcome
 KILLS = 3
 """Of each job before it is left alone; what one kill left is where the next run of it goes on."""
 
-SLOW, SELDOM = ("study", "compare"), 5
-"""Folders whose files take long to read, because what is damaged is computed again: their turn is every fifth."""
+SLOW, SELDOM = ("study", "compare"), 10
+"""Folders whose files take long to read, because what is damaged is computed again: their turn is every tenth."""
 
 
 @dataclass
