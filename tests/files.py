@@ -1,8 +1,9 @@
-"""Where data come from, for tests that read them: folders of their own, no network, and sets in the files of MNIST."""
+"""Where data come from, for tests that read them: folders of their own, no network, and sets in published layouts."""
 
 from __future__ import annotations
 
 import gzip
+import pickle
 import struct
 import urllib.error
 import urllib.request
@@ -45,3 +46,16 @@ def write_bars(folder: Path, train: int, test: int, *, standing: bool = False) -
         for image, label in zip(images, labels, strict=True):
             image[2 * label + 4 : 2 * label + 7, rng.integers(2, 9) : rng.integers(18, 26)] = 250
         write_half(folder, half, images.swapaxes(1, 2) if standing else images, labels)
+
+
+def write_kitti(path: Path) -> None:
+    """Squares that drift, in the layout of KITTI Masks: their masks, and their place and size as latents."""
+    rng, masks, latents = np.random.default_rng(0), [], []
+    for _ in range(12):
+        places = np.clip(np.cumsum(rng.normal(0, 3, (9, 2)), axis=0) + rng.uniform(16, 48, 2), 12, 52)
+        half = rng.uniform(4, 12) + np.zeros(9)
+        near = [np.abs(np.arange(64) - places[:, axis, None]) < half[:, None] for axis in (0, 1)]
+        masks.append(near[0][:, :, None] & near[1][:, None, :])
+        latents.append(np.column_stack([places, half**2]))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pickle.dumps({"pedestrians": masks, "pedestrians_latents": latents}, protocol=4))

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
+from probssl import Table, compare
 from probssl.comparing import schedule
 from probssl.comparing.grid import candidates
 from probssl.comparing.race import cohorts_of
@@ -81,9 +83,23 @@ def test_the_clock():
             Clock.start(minutes)
 
 
+def test_time_that_is_over_before_it_begins_still_ends_with_a_leaderboard(tmp_path, monkeypatch):
+    """As on a machine that took all of it to load and to share out the work."""
+    monkeypatch.setattr(schedule, "LENGTHS", dict.fromkeys(schedule.LENGTHS, (10, 20, 40)))
+    labels = np.arange(160) % 2
+    table = Table(
+        "shifted", np.random.default_rng(0).normal(size=(160, 5)), tuple("abcde"), labels=labels, classes=("a", "b")
+    )
+    late = time.monotonic() - 3600
+    found = compare(table, minutes=1, started=late, objectives=["infonce"], dims=[2], jobs=1, out=tmp_path / "late")
+    assert [(done.number, done.configurations) for done in found.rounds] == [(1, len(found.leaderboard))]
+    assert 0 < len(found.leaderboard) <= schedule.COHORT
+
+
 PROGRAM = """
 import sys
 import numpy as np
+from probssl import Table, compare
 from probssl.comparing import schedule
 from probssl import Table, compare
 

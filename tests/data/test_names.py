@@ -1,12 +1,14 @@
 """Named data sets: found, drawn, downloaded, or refused."""
 
 import dataclasses
+import errno
 import gzip
 import hashlib
 import http.server
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -16,11 +18,22 @@ import numpy as np
 import pytest
 import torch
 
-from probssl.data import cache_directory, catalogue, check_trainable, data_directory, fetch, load, names, world_of
+from probssl.data import (
+    cache_directory,
+    catalogue,
+    check_trainable,
+    data_directory,
+    directory,
+    fetch,
+    load,
+    names,
+    world_of,
+)
 from probssl.data.checksums import CHECKSUMS
 from probssl.data.directory import checksum_of
 from probssl.data.images import NAMED
 from probssl.errors import InputError
+from probssl.files import fcntl
 from probssl.worlds import named_world
 
 HERE = os.environ.get("PROBSSL_DATA")
@@ -191,6 +204,17 @@ def test_cache_by_platform(monkeypatch, platform, variables, expected):
     assert cache_directory() == Path(expected)
 
 
+def test_a_user_without_a_home_has_a_cache(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("XDG_CACHE_HOME", "PROBSSL_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert cache_directory().parent == Path(tempfile.gettempdir())
+    assert "sklearn:iris" in {entry.name for entry in catalogue()}
+
+
 def files_below(path):
     return [file for file in path.rglob("*") if file.is_file()]
 
@@ -338,6 +362,24 @@ def test_an_interrupt_leaves_nothing(server, empty):
 
     with pytest.raises(KeyboardInterrupt):
         fetch("pmlb:fresh", progress=interrupt)
+    assert not files_below(empty)
+
+
+def test_what_a_killed_download_left_is_swept(server, empty):
+    (empty / "pmlb").mkdir(parents=True)
+    debris = empty / "pmlb" / ".fresh.tsv.gz.0123456789ab.partial"
+    debris.write_bytes(CONTENT[:9])
+    fetch("pmlb:fresh")
+    assert not debris.exists() or fcntl is None
+
+
+def test_a_full_disk_is_not_taken_for_a_missing_network(server, empty, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(directory, "_copy", full)
+    with pytest.raises(InputError, match=r"has no room for fresh\.tsv\.gz .*make room and try again"):
+        fetch("pmlb:fresh")
     assert not files_below(empty)
 
 

@@ -1,5 +1,6 @@
 """The engine: runs what is not in the store, once, survives failing trials, and is stopped without loss."""
 
+import itertools
 import os
 import signal
 import threading
@@ -112,6 +113,14 @@ def test_a_failing_trial_does_not_end_the_study(path):
     found = run(Failing(), path)
     assert [config["x"] for config, _ in found.results] == [0, 1, 3, 4, 5, 6, 8, 9]
     assert found.failures == [({"x": x}, f"ZeroDivisionError: by {x} as always") for x in (2, 7)]
+
+
+def test_a_clock_that_steps_back_repeats_no_failing_trial(path, monkeypatch):
+    clock = itertools.count(2e9, -1000.0)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    assert len(run(Failing(), path).failures) == 2
+    with Store(path) as store:
+        assert set(store.attempts(list(experiments.grid(Failing(), "smoke").trials)).values()) == {1}
 
 
 def test_failures_are_tried_again_next_time_and_no_other_cohort(path, monkeypatch):

@@ -19,6 +19,7 @@ from probssl.parts.facts import Facts
 from probssl.parts.recipe import Recipe
 from probssl.parts.resolve import resolve
 from probssl.runs.planning import needed
+from probssl.training.distributed import processes
 from probssl.training.files import load_tensors, save_tensors
 
 MEASURED = """
@@ -106,6 +107,19 @@ def test_large_batches_evaluations_and_data_are_refused(monkeypatch: pytest.Monk
     narrow = {"dim": 2, "settings": {"encoder.hidden": [2]}}
     assert "--evaluate none" in refused(monkeypatch, tmp_path, table(400, 3000), 0.06, **narrow)
     assert "fewer rows or columns" in refused(monkeypatch, tmp_path, table(5000, 90), 0.055, **narrow, evaluate="none")
+
+
+def test_processes_of_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = resolve(Recipe(objective="chi-squared"), Facts("table", (6,), 1000))
+    alone = needed(resolved, 1000)
+    monkeypatch.setattr(processes, "count", lambda: 4)
+    for here in (4, 2):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
+        found = needed(resolved, 1000)
+        for part in ("around", "weights", "rows", "pairs", "data"):
+            assert getattr(found, part) == here * getattr(alone, part) > 0
+        assert found.batch == here / 4 * alone.batch > 0
+        assert found.evaluation == alone.evaluation + (here - 1) * (alone.rows + alone.weights)
 
 
 def test_estimators_plan_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

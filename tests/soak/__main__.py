@@ -1,8 +1,16 @@
-"""Kill, damage and starve for so many minutes: a table of cases and failures, and an exit code that says if any."""
+"""Kill, damage and starve for so many minutes: a table of cases and failures, and an exit code that says if any.
+
+    python -m tests.soak --minutes 30 --seed 1
+    python -m tests.soak --minutes 30 --kill siamese gedi/toy
+
+The first tries everything: extremes, then, for so many minutes, damaged files and killed jobs side by side. The second
+kills only jobs whose name begins so.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -14,16 +22,20 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from probssl.grids.store import Store
 from tests import mutations
 from tests.soak.extremes import EXTREMES
-from tests.soak.jobs import cells, outcome
+from tests.soak.jobs import Cell, cells, outcome
 
 KILLS = 3
-"""Of each job before it is left alone; all but the first fall after its first checkpoint where that can be."""
+"""Of each job before it is left alone; what one kill left is where the next run of it goes on."""
+
+SLOW, SELDOM = ("study", "compare"), 10
+"""Folders whose files take long to read, because what is damaged is computed again: their turn is every tenth."""
 
 
 @dataclass
@@ -64,8 +76,8 @@ class Victims:
             text=True,
         )
 
-    def run(self, folder: Path, cell: tuple[str, dict[str, Any]], kill_after: float | None = None) -> tuple[int, str]:
-        """How a job ended and what it said; killed with all its workers after some seconds, if it still runs."""
+    def run(self, folder: Path, cell: Cell, kill_after: float | None = None) -> tuple[int, str]:
+        """How a job ended and what it said; killed after some seconds, if it still runs. Its workers end with it."""
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         errors = folder.with_suffix(".errors")
@@ -95,53 +107,66 @@ def _kill(victim: int) -> None:
 
 def checkpointed(folder: Path) -> bool:
     """Whether something that a job goes on from is on disk."""
-    return any((folder / "checkpoints").glob("step-*")) or (folder / "store.sqlite").is_file()
+    if any((folder / "checkpoints").glob("step-*")):
+        return True
+    if not (folder / "store.sqlite").is_file():
+        return False
+    with Store(folder / "store.sqlite", read_only=True) as store:
+        return next(store.trials(), None) is not None
 
 
 def soak_kills(
     tally: Tally,
     chance: random.Random,
-    until: float,
+    stop: threading.Event,
     place: Path,
-    every: dict[str, tuple[str, dict[str, Any]]],
+    every: dict[str, Cell],
     rounds: int = 1_000_000,
 ) -> None:
     """Every cell in turn: run whole once, killed at random moments, left to end, and compared."""
-    victims = Victims()
-    whole: dict[str, tuple[float, dict[str, str]]] = {}
+    victims, folder = Victims(), place / "job"
+    seconds: dict[str, float] = {}
+    expected: dict[str, dict[str, str]] = {}
     try:
         for _ in range(rounds):
             for name in chance.sample(list(every), len(every)):
-                if time.monotonic() > until:
+                if stop.is_set():
                     return
-                folder = place / "job"
                 shutil.rmtree(folder, ignore_errors=True)
-                if name not in whole:
+                job = name.partition(" --")[0]  # with any number of processes it comes to the same
+                if name not in seconds:
                     started = time.monotonic()
                     code, said = victims.run(folder, every[name])
-                    if code:
-                        tally.tried[f"whole {name.split()[0]}"] += 1
-                        tally.broken.append((f"whole {name.split()[0]}", f"{name}: {said[-300:]}"))
+                    wrong = said[-300:] if code else apart(outcome(folder), expected.setdefault(job, outcome(folder)))
+                    if wrong:
+                        tally.tried[f"whole {job}"] += 1
+                        tally.broken.append((f"whole {job}", f"{name}: {wrong}"))
                         del every[name]
                         continue
-                    whole[name] = time.monotonic() - started, outcome(folder)
+                    seconds[name] = time.monotonic() - started
                     shutil.rmtree(folder, ignore_errors=True)
-                _kill_and_compare(name, every[name], whole[name], victims, tally, chance, folder)
+                _kill_and_compare(name, every[name], seconds[name], expected[job], victims, tally, chance, folder)
     finally:
         victims.close()
 
 
+def apart(found: dict[str, str], expected: dict[str, str]) -> str | None:
+    """Which parts of what two jobs came to are not equal."""
+    names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
+    return f"ends with other {', '.join(names)}" if names else None
+
+
 def _kill_and_compare(
     name: str,
-    cell: tuple[str, dict[str, Any]],
-    whole: tuple[float, dict[str, str]],
+    cell: Cell,
+    seconds: float,
+    expected: dict[str, str],
     victims: Victims,
     tally: Tally,
     chance: random.Random,
     folder: Path,
 ) -> None:
-    seconds, expected = whole
-    case = f"killed {' '.join(name.split()[:2]) if name.startswith('fit') else name.split(' --')[0]}"
+    case = f"killed {' '.join(name.split()[:2]) if name.startswith('fit') else name}"
     for _ in range(KILLS):
         code, said = victims.run(folder, cell, kill_after=chance.uniform(0, seconds))
         if code == 0:
@@ -152,12 +177,8 @@ def _kill_and_compare(
             tally.broken.append((case, f"{name} ended with {code}: {said[-300:]}"))
             return
     code, said = victims.run(folder, cell)
-    found = outcome(folder)
-    if code:
-        tally.broken.append((case, f"{name} could not be resumed: {said[-300:]}"))
-    elif found != expected:
-        apart = [part for part in {**expected, **found} if expected.get(part) != found.get(part)]
-        tally.broken.append((case, f"{name} ends with other {', '.join(apart)}"))
+    if wrong := f"could not be resumed: {said[-300:]}" if code else apart(outcome(folder), expected):
+        tally.broken.append((case, f"{name} {wrong}"))
 
 
 def soak_extremes(tally: Tally, place: Path) -> None:
@@ -176,35 +197,47 @@ def soak_extremes(tally: Tally, place: Path) -> None:
             tally.broken.append((name, wrong))
 
 
-def soak_files(tally: Tally, seed: int, seconds: float, place: Path) -> None:
+def soak_files(tally: Tally, seed: int, stop: threading.Event, place: Path) -> None:
     """Files of every kind, damaged in one way after another and read by a command."""
-    mutations.make_good(place)
-    mutations.make_grids(place)
-    number, until = 0, time.monotonic() + seconds
-    while time.monotonic() < until:
+    for number in itertools.count():
         for case in mutations.CASES:
+            if stop.is_set():
+                return
+            if number % SELDOM and case.made.partition("/")[0] in SLOW:
+                continue
             name = f"damaged {case.name}"
             tally.tried[name] += 1
             if wrong := mutations.trial(case, place, f"{seed} {number}"):
                 tally.broken.append((name, wrong))
-        number += 1
 
 
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kill", nargs="+", metavar="NAME", help="kill only jobs whose name begins so")
     options = parser.parse_args()
-    tally, chance = Tally(), random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as place:
+    tally, chance, stop = Tally(), random.Random(options.seed), threading.Event()
+    every = {name: cell for name, cell in cells().items() if name.startswith(tuple(options.kill or [""]))}
+    clock = threading.Timer(60 * options.minutes, stop.set)
+    clock.daemon = True
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as aside:
+        place = Path(temporary)
         try:
-            soak_extremes(tally, Path(place))
-            (Path(place) / "files").mkdir()
-            soak_files(tally, options.seed, 30 * options.minutes, Path(place) / "files")
-            soak_kills(tally, chance, time.monotonic() + 30 * options.minutes, Path(place), cells())
+            if not options.kill:
+                soak_extremes(tally, place)
+                (place / "files").mkdir()
+                mutations.make_good(place / "files")
+                mutations.make_grids(place / "files")
+            clock.start()
+            kills = aside.submit(soak_kills, tally, chance, stop, place, every)
+            if not options.kill:
+                soak_files(tally, options.seed, stop, place / "files")
+            kills.result()
         except KeyboardInterrupt:
-            print("stopped")
+            stop.set()
+            print("stopped, and waiting for the job under way")
     tally.show()
     sys.exit(bool(tally.broken))
 

@@ -74,8 +74,12 @@ STUDIES = ("siamese/circles", "siamese/linear-theory", "siamese/tabular-dimensio
 KINDS: dict[str, Callable[..., None]] = {"table": fit_table, "images": fit_images, "world": fit_world}
 
 
-def cells() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name -> function and its arguments: every objective on everything that it can be trained on, and grids."""
+Cell = tuple[str, dict[str, Any]]
+"""What is killed: the name of a function of this module, and its arguments beside the folder."""
+
+
+def cells() -> dict[str, Cell]:
+    """By name: every objective on everything that it can be trained on, and grids."""
     from probssl.errors import InputError
     from probssl.parts.facts import Facts
     from probssl.parts.recipe import Recipe
@@ -87,7 +91,7 @@ def cells() -> dict[str, tuple[str, dict[str, Any]]]:
         "images": Facts("images", (3, 12, 12), 48),
         "world": Facts("world", (4,), 1000, "sphere4"),
     }
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    found: dict[str, Cell] = {}
     for objective in REGISTRY["objective"]:
         for kind, known in facts.items():
             try:
@@ -122,5 +126,7 @@ def outcome(folder: Path) -> dict[str, str]:
     return found
 
 
-def _without_time(result: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if "seconds" not in name}
+def _without_time(result: Any) -> Any:
+    if isinstance(result, dict):
+        return {name: _without_time(value) for name, value in result.items() if "seconds" not in name}
+    return [_without_time(value) for value in result] if isinstance(result, list) else result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,6 @@ def test_a_few_jobs_survive_kills(tmp_path: Path) -> None:
     every = cells()
     assert len(every) >= 40
     tally = Tally()
-    soak_kills(tally, random.Random(3), math.inf, tmp_path, {name: every[name] for name in SLICE}, rounds=1)
+    soak_kills(tally, random.Random(3), threading.Event(), tmp_path, {name: every[name] for name in SLICE}, rounds=1)
     assert not tally.broken
     assert tally.kills >= 4

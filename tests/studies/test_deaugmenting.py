@@ -1,7 +1,6 @@
 """siamese/deaugmenting: the whole path at the smoke budget, its correlations, and the settings it claims to compare."""
 
 import csv
-import dataclasses
 import json
 import math
 
@@ -11,10 +10,9 @@ from scipy.stats import spearmanr
 
 from probssl import studies
 from probssl.errors import InputError
-from probssl.metrics.deaugment import DeaugmentationResult
 from probssl.parts.resolve import fixed_energy
 from probssl.studies import circles_trials, deaugmenting, deaugmenting_grid, deaugmenting_points, deaugmenting_trials
-from probssl.studies.deaugmenting_grid import FEW, Setting
+from probssl.studies.deaugmenting_grid import FEW, MEASURES, Setting
 from probssl.studies.deaugmenting_points import rank_correlation
 
 
@@ -47,19 +45,19 @@ def _read(path):
 
 
 def test_trials(smoke):
-    trials = _read(smoke[0] / "trials.csv")
+    with studies.Store(smoke[0] / "store.sqlite") as store:
+        trials = deaugmenting.with_gains([(trial.config, trial.result) for trial in store.trials()])
     assert len(trials) == 2 * len(FEW)
-    scores = [field.name for field in dataclasses.fields(DeaugmentationResult)]
-    what = ["data", "objective", "energy", "asymmetry", "seed", "state"]
-    assert list(trials[0]) == [*what, "linear_probe", "gain", "rankme", "width_error", *scores]
-    for t in trials:
-        assert (t["state"] == "untrained") == (t["objective"] == "untrained")
-        assert 0 <= float(t["linear_probe"]) <= 1
-        assert float(t["nll"]) - float(t["exact_nll"]) == pytest.approx(float(t["excess_nll"]), abs=1e-9)
-        assert float(t["kl_exact_model"]) > 0
-        assert float(t["gain"]) == 0 if t["objective"] == "untrained" else math.isfinite(float(t["gain"]))
+    for config, result in trials:
+        untrained, found = config["objective"] == "untrained", result["numbers"]
+        assert (result["state"] == "untrained") == untrained
+        assert set(found) == set(MEASURES)
+        assert 0 <= found["linear_probe"] <= 1
+        assert found["nll"] - found["exact_nll"] == pytest.approx(found["excess_nll"], abs=1e-9)
+        assert found["kl_exact_model"] > 0
+        assert found["gain"] == 0 if untrained else math.isfinite(found["gain"])
     for data in ("toy:circles", "pmlb:vehicle"):  # all models answer the same questions
-        assert len({t["exact_nll"] for t in trials if t["data"] == data}) == 1
+        assert len({result["numbers"]["exact_nll"] for config, result in trials if config["data"] == data}) == 1
 
 
 def test_correlations_file_and_rows(smoke):
@@ -82,7 +80,7 @@ def test_correlations_file_and_rows(smoke):
 
 def test_files_and_page(smoke):
     folder, result = smoke
-    names = {"index.html", "result.json", "store.sqlite", "trials.csv", "correlations.csv"}
+    names = {"index.html", "result.json", "store.sqlite", "correlations.csv"}
     names |= {"probe-kl.png", "probe-top1.png"}
     assert {path.name for path in folder.iterdir()} == names
     for path in folder.glob("*.png"):
@@ -174,7 +172,7 @@ def test_rank_correlation_without_variation_and_with_bad_input():
 
 
 def _made_up(objective, seed, state, probe, kl):
-    names = [*deaugmenting.MEASURES]
+    names = [*MEASURES]
     numbers = {} if state.startswith("failed") else {**dict.fromkeys(names, 1.0), "linear_probe": probe}
     numbers = {**numbers, "kl_exact_model": kl} if numbers else {}
     numbers.pop("gain", None)

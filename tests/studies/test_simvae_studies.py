@@ -18,6 +18,7 @@ from probssl.studies import (
     image_sets,
     simvae_ablations,
     simvae_content,
+    simvae_generation,
     simvae_models,
     simvae_style,
     simvae_trials,
@@ -32,10 +33,9 @@ from tests.files import write_bars
 
 @pytest.fixture(autouse=True)
 def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lying bars in the files of MNIST, their place their label; no cache."""
+    """Lying bars in the files of MNIST, their place their label."""
     write_bars(tmp_path / "data" / "mnist", 400, 120)
     monkeypatch.setenv("PROBSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     caches = (image_sets.images_of, simvae_trials.extractors, styles.styled)
     for cache in caches:
         cache.cache_clear()
@@ -49,10 +49,12 @@ def smoke(method: str, **changes: object) -> dict:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_model_comes_back_from_the_cache_as_it_was_trained(method: str) -> None:
+def test_a_kept_model_is_as_it_was_trained(method: str) -> None:
     x = simvae_models.pixels("mnist", simvae_models.images_of("mnist").test_images[:5]).float() / 255
     trained = simvae_models.trained(smoke(method))
-    found = simvae_models.trained(smoke(method))
+    kept = trained.pack()
+    assert (kept is not None) == (method in GENERATIVE)
+    found = simvae_models.trained(smoke(method), kept)
     assert trained.loss == found.loss is not None
     assert torch.equal(trained.encoder(x), found.encoder(x))
     untrained, _ = simvae_models.build(smoke(method))
@@ -176,3 +178,14 @@ def test_tiny_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found.page.is_file()
     assert list((tmp_path / "out").glob("*.png"))
     assert all(row.verdict == "not comparable" for row in found.rows)
+
+
+def test_the_models_of_another_study_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for study in (simvae_content.Content, simvae_generation.Generation):
+        monkeypatch.setattr(study, "methods", ("VAE", "SimVAE"))
+    alone = experiments.run("simvae/generation", "smoke", tmp_path / "generation", quiet=True, jobs=1)
+    experiments.run("simvae/content", "smoke", tmp_path / "simvae" / "content", quiet=True, jobs=1)
+    monkeypatch.setattr(simvae_models, "train", None)
+    found = experiments.run("simvae/generation", "smoke", tmp_path / "simvae" / "generation", quiet=True, jobs=1)
+    assert not found.failures
+    assert found.rows == alone.rows

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from safetensors.torch import load, save
-
 from probssl.comparing.grid import Candidate, Parts
 from probssl.comparing.setup import Bench
 from probssl.grids.keys import Config, Result
@@ -22,7 +20,7 @@ from probssl.model.model import world_of
 from probssl.parts.resolve import Bound, Resolved
 from probssl.schema import conform
 from probssl.training import Fitted, TrainingPlan, Trial, fit, fit_many
-from probssl.training.checkpoints import gather, restore
+from probssl.training.checkpoints import pack, unpack
 from probssl.training.stacked.many import stack_key
 
 LOOKS = 5
@@ -77,15 +75,13 @@ class Outcome:
     def history(self) -> list[dict[str, Any]]:
         """The rows of its log."""
         assert self.kept is not None
-        rows: list[dict[str, Any]] = json.loads(self.kept.partition(b"\n")[0])
+        rows: list[dict[str, Any]] = json.loads(self.kept.partition(b"\n")[0])["log"]
         return rows
 
     def put_into(self, model: Model) -> None:
         """Give a model of the same recipe the weights that were trained."""
         assert self.kept is not None
-        tensors = load(self.kept.partition(b"\n")[2])
-        restore(model.encoder, "encoder", tensors)
-        restore(model.objective, "objective", tensors)
+        unpack({"encoder": model.encoder, "objective": model.objective}, self.kept)
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -120,9 +116,10 @@ class Contest:
             found.append((config, {"scores": scores, "collapsed": list(one.collapsed), "failure": failure}))
         values = [result["scores"].get(self.criterion, -math.inf) for _, result in found]
         best = values.index(max(values, key=lambda value: -math.inf if math.isnan(value) else value))
-        for number, ((config, result), job, each) in enumerate(zip(found, jobs, trained, strict=True)):
+        for number, ((config, result), job, (parts, one)) in enumerate(zip(found, jobs, trained, strict=True)):
             keep = result["scores"] and (job.final or number == best)
-            yield config, result, _kept(*each) if keep else None
+            modules = {"encoder": parts.encoder, "objective": parts.objective}
+            yield config, result, pack(modules, {"log": one.history}) if keep else None
 
     def stacks(self, candidate: Candidate) -> bool:
         """Whether a configuration can train as one of a stack."""
@@ -164,9 +161,3 @@ class Contest:
             yield stop
         finally:
             timer.cancel()
-
-
-def _kept(parts: Bound, fitted: Fitted) -> bytes:
-    trained = (("encoder", parts.encoder), ("objective", parts.objective))
-    tensors = {name: tensor for prefix, part in trained for name, tensor in gather(prefix, part.state_dict()).items()}
-    return json.dumps(fitted.history).encode() + b"\n" + save(tensors)

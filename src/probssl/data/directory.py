@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from probssl.data.checksums import CHECKSUMS
 from probssl.errors import InputError
+from probssl.files import atomic_path
 
 if TYPE_CHECKING:
     import urllib.request
@@ -80,14 +82,12 @@ def download(url: str, relative: str, progress: Progress | None = None) -> Path:
 
     target = cache_directory() / relative
     by_hand = data_directory() / relative
-    temporary: Path | None = None
     try:
         request = urllib.request.Request(_secure(url), headers={"User-Agent": "probssl"})
-        with urllib.request.build_opener(_secure_redirects()).open(request, timeout=TIMEOUT) as response:
-            temporary = _temporary_beside(target)
+        opener = urllib.request.build_opener(_secure_redirects())
+        with opener.open(request, timeout=TIMEOUT) as response, _arriving(target) as temporary:
             _copy(response, temporary, progress)
-        checksum = _verified(temporary, target, url, CHECKSUMS.get(relative))
-        _move(temporary, target)
+            checksum = _verified(temporary, target, url, CHECKSUMS.get(relative))
         if checksum is not None:
             _record(target).write_text(f"{checksum}  {target.name}\n")
     except InputError:
@@ -99,9 +99,6 @@ def download(url: str, relative: str, progress: Progress | None = None) -> Path:
     except (OSError, http.client.HTTPException, EOFError, zlib.error) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(_by_hand(url, by_hand, " ".join(str(reason).split()) or type(error).__name__)) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
     return target
 
 
@@ -164,23 +161,17 @@ def _by_hand(url: str, path: Path, reason: str) -> str:
     return f"{url} could not be downloaded ({reason}): try again with a network, or put the file at {path} by hand"
 
 
-def _temporary_beside(target: Path) -> Path:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-    except OSError as error:
-        raise InputError(
-            f"{target.parent} cannot be written to ({error.strerror}): set XDG_CACHE_HOME to a folder that can"
-        ) from error
-    return Path(name)
-
-
-def _move(temporary: Path, target: Path) -> None:
-    try:
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"{target} cannot be written ({error.strerror})") from error
+@contextlib.contextmanager
+def _arriving(target: Path) -> Iterator[Path]:
+    """`atomic_path`, where a file may be written at all."""
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(atomic_path(target))
+        except OSError as error:
+            raise InputError(
+                f"{target.parent} cannot be written to ({error.strerror}): set XDG_CACHE_HOME to a folder that can"
+            ) from error
+        yield temporary
 
 
 def _copy(response: object, path: Path, progress: Progress | None) -> None:

@@ -219,6 +219,23 @@ class Store:
             raise DamagedFile(f"{self.path} is damaged ({error}): {WAY_OUT}") from None
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Weights of models in the store of a grid whose trials trained them."""
+
+    path: Path
+    keys: dict[str, str]
+    """Configuration of a model, as text -> key of its trial."""
+
+    def of(self, model: Config) -> bytes | None:
+        """The weights of a model, if they are there."""
+        key = self.keys.get(text(model, ordered=True))
+        if key is None or not self.path.is_file():
+            return None
+        with Store(self.path, read_only=True) as store:
+            return store.weights(key)
+
+
 AHEAD = 3600.0
 """Seconds from now that no lease reaches."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -159,7 +160,8 @@ class _Process:
 
 def main() -> None:
     """The program of a worker: reads cohorts from its standard input and answers on its standard output."""
-    with os.fdopen(os.dup(1), "wb") as answers:
+    parent_is_gone = EOFError, BrokenPipeError
+    with contextlib.suppress(*parent_is_gone), os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what a library prints must not come between the answers
         _serve(sys.stdin.buffer, answers)
 
@@ -169,10 +171,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     computation: Computation | None = None
     while True:
-        try:
-            configs = pickle.load(requests)
-        except EOFError:
-            return
+        configs = pickle.load(requests)
         try:
             computation = pickle.loads(pickled) if computation is None else computation
             answer: list[Outcome] | Exception = compute(computation, configs)

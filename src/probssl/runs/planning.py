@@ -15,10 +15,11 @@ from probssl.model.model import WHITENED_ROWS
 from probssl.parts.resolve import Resolved
 from probssl.parts.values import declared
 from probssl.runs.evaluation import MOST_ROWS, REFERENCE_ROWS
+from probssl.training.distributed import processes
 
 SINGLE, DOUBLE = 4, 8
 AROUND = 50e6
-"""Bytes that any run takes: its log, its figures, what libraries set up."""
+"""Bytes that any process takes beside its model and its data."""
 
 PER_MEMBER = ("chains", "queue", "clusters")
 """Settings of objectives that keep so many observations or embeddings."""
@@ -26,7 +27,10 @@ PER_MEMBER = ("chains", "queue", "clusters")
 
 @dataclass(frozen=True)
 class Needed:
-    """Bytes that parts of a run need at their largest, beyond the data set itself."""
+    """Bytes that parts of a run need at their largest, beyond the data set itself, in all processes of this machine."""
+
+    around: float
+    """What any run takes: its log, its figures, what libraries set up."""
 
     weights: float
     """With gradients, the optimiser's moments, and the copies that a checkpoint is written from."""
@@ -44,7 +48,7 @@ class Needed:
     @property
     def total(self) -> float:
         """The most at any one time: scaling, training and evaluation follow each other."""
-        return AROUND + max(self.data, self.rows + self.weights + self.batch + self.pairs, self.evaluation)
+        return self.around + max(self.data, self.rows + self.weights + self.batch + self.pairs, self.evaluation)
 
 
 def needed(
@@ -77,31 +81,40 @@ def needed(
         data, single = (3.0 * DOUBLE + SINGLE) * size, 1.0 * SINGLE * size
     judged = 0 if evaluate == "none" else min(rows, 2 * MOST_ROWS[evaluate])
     reference = 4.0 * DOUBLE * objective.pair_matrices * min(batch, REFERENCE_ROWS) ** 2
+    trained, copies = weights * (4 + 2 * moments), processes.on_machine()  # of all but a batch, which is shared out
+    evaluation = 2 * weights + max(data, 9.0 * DOUBLE * judged * features) * bool(judged) + reference
     return Needed(
-        weights=weights * (4 + 2 * moments),
-        rows=single,
-        batch=2.0 * SINGLE * batch * views * (layers + features),
-        pairs=float(SINGLE * objective.pair_matrices * batch**2),
-        data=data,
-        evaluation=2 * weights + max(data, 9.0 * DOUBLE * judged * features) * bool(judged) + reference,
+        around=AROUND * copies,
+        weights=trained * copies,
+        rows=single * copies,
+        batch=2.0 * SINGLE * batch * views * (layers + features) * copies / processes.count(),
+        pairs=float(SINGLE * objective.pair_matrices * batch**2) * copies,
+        data=data * copies,
+        evaluation=evaluation + (single + trained) * (copies - 1),  # of the first, while the others wait
     )
 
 
 def check_memory(resolved: Resolved, data: Dataset, evaluate: Literal["none", "quick", "full"] = "quick") -> None:
-    """Refuse a run that would need more memory than there is, before its model is bound."""
+    """Refuse a run that would need more memory than there is, before its model is bound; the first process decides."""
+    processes.from_first(lambda: _check(resolved, data, evaluate))
+
+
+def _check(resolved: Resolved, data: Dataset, evaluate: Literal["none", "quick", "full"]) -> None:
     if needed(resolved, len(data), evaluate, exact=False).total <= memory.available():
         return
     found, settings = needed(resolved, len(data), evaluate), declared(type(resolved.encoder))
     sizes = ["dim", *(f"encoder.{name}" for name in ("hidden", "widths", "width") if name in settings)]
     members = [f"objective.{name}" for name in PER_MEMBER if name in resolved.objective.settings()]
-    what, advice = {
+    parts = {
         "weights": ("the weights, their gradients and moments", f"choose a smaller {_either([*sizes, *members])}"),
         "batch": ("the layers of a batch", f"choose a smaller {_either(['batch_size', *sizes])}"),
         "pairs": ("the pairs of a batch", "choose a smaller batch_size"),
         "data": ("copies of the data", "give fewer rows or columns"),
         "rows": ("the data", "give fewer rows or columns"),
         "evaluation": ("evaluating", "leave it out (--evaluate none), or give fewer columns"),
-    }["weights" if found.weights > memory.available() else max(vars(found), key=lambda part: getattr(found, part))]
+    }
+    largest = "weights" if found.weights > memory.available() else max(parts, key=lambda part: getattr(found, part))
+    what, advice = parts[largest]
     rows = f"{len(data):,} observations of {resolved.facts.features:,} numbers"
     memory.require(found.total, f"training on {rows}, mostly {what},", advice)
 

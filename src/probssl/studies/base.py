@@ -14,11 +14,15 @@ import numpy as np
 
 from probssl.grids.grid import even_parts
 from probssl.grids.keys import Config, Result, Results, text
+from probssl.grids.store import Kept
 from probssl.studies.comparison import Verdict, references, verdict
 from probssl.studies.page import Page, Section, listed
 
 LARGEST_COHORT = 72
 """Most trials of a cohort: as many as stack well, and no more, for one that is killed is redone."""
+
+Found = tuple[Config, Result] | tuple[Config, Result, bytes | None]
+"""A trial and what it found, with bytes for the store to keep where another study needs them."""
 
 Budget = Literal["smoke", "laptop", "full"]
 BUDGETS: tuple[Budget, ...] = ("smoke", "laptop", "full")
@@ -66,6 +70,11 @@ class Study(ABC):
     code: ClassVar[tuple[str, ...]] = ()
     """Modules of the study that decide its numbers; the library's own always count. Without any: the class's module."""
 
+    weights_from: ClassVar[str] = ""
+    """The study whose trials keep the weights of the models that this one measures too."""
+    kept: Kept | None = None
+    """Those weights, in the store of that study, where it has one; models that are not there are trained again."""
+
     @abstractmethod
     def configs(self, budget: Budget) -> list[Config]:
         """The whole grid of a budget, each configuration once. Cheap: it is asked for to count, and loads no data."""
@@ -77,7 +86,11 @@ class Study(ABC):
         """Run one trial. Studies whose trials train together write `run_batch` instead."""
         raise NotImplementedError(f"{type(self).__name__} writes neither trial nor run_batch")
 
-    def run_batch(self, configs: list[Config]) -> Iterator[tuple[Config, Result]]:
+    def kept_weights(self, model: Config) -> bytes | None:
+        """The weights of a model that another study has trained."""
+        return None if self.kept is None else self.kept.of(model)
+
+    def run_batch(self, configs: list[Config]) -> Iterator[Found]:
         """Run the trials of a cohort, in one thread of one process, and yield each as soon as it is finished.
 
         Where this raises, what was yielded is kept and the rest is halved and tried again until the trial at fault

@@ -20,7 +20,7 @@ from probssl.studies import circles_trials
 from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, where
 from probssl.studies.circles_trials import BASELINES, LOSSES, METRICS, augmentation, inputs
 from probssl.studies.comparison import published, verdict
-from probssl.studies.page import Page, Picture, Section, claim, csv_text, pivot
+from probssl.studies.page import Page, Picture, Section, claim, pivot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,12 +87,7 @@ class Circles(Study):
             "Four ways to fit one model, q(x | x̃) ∝ p(x) exp(−½‖ψ(x) − ψ(x̃)‖²), each learning without labels that only "
             "the radius survives a rotation."
         )
-        trials = [
-            [config["setting"], config["seed"], *(result["numbers"][m] for m in METRICS), " ".join(result["collapsed"])]
-            for config, result in results
-        ]
-        files = {"trials.csv": csv_text(["setting", "seed", *METRICS, "collapsed"], trials)}
-        return Page("Two circles, four losses", lead, sections, claim(all(c.holds(rows) for c in CLAIMS)), files)
+        return Page("Two circles, four losses", lead, sections, claim(all(c.holds(rows) for c in CLAIMS)))
 
 
 def cell(row: Row | None) -> str:

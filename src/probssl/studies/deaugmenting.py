@@ -20,7 +20,6 @@ from probssl.studies.base import Budget, Config, Result, Results, Row, Study
 from probssl.studies.deaugmenting_grid import (
     FAMILIES,
     MAIN,
-    MEASURES,
     PROBE,
     RANKME,
     SCALE,
@@ -247,18 +246,8 @@ def page(trials: Results, scale: Scale) -> Page:
     for data in dict.fromkeys(p.data for p in found):
         text = f"Mean ± standard deviation over {seeds}, best probe first. Of {without} read top-k only."
         sections.append(Section(short(data), data_table([p for p in found if p.data == data]), note=text))
-    files = {"trials.csv": trials_csv(trials), "correlations.csv": correlations_csv(related)}
+    files = {"correlations.csv": correlations_csv(related)}
     return Page("Undoing augmentations and representing", lead, sections, files=files)
-
-
-def trials_csv(trials: Results) -> str:
-    """A line a trial."""
-    lines = [
-        [config["data"], *dataclasses.astuple(Setting.of(config)), config["seed"], result["state"]]
-        + [blank(result["numbers"].get(measure, math.nan)) for measure in MEASURES]
-        for config, result in trials
-    ]
-    return csv_text(["data", "objective", "energy", "asymmetry", "seed", "state", *MEASURES], lines)
 
 
 def correlations_csv(related: Sequence[Correlation]) -> str:

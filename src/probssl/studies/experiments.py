@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from probssl.grids.backends import PROCESSES
 from probssl.grids.database import WAY_OUT
 from probssl.grids.export import check_export
 from probssl.grids.grid import Grid
-from probssl.grids.keys import plain
-from probssl.grids.store import Store
+from probssl.grids.keys import plain, text
+from probssl.grids.store import Kept, Store
 from probssl.grids.versions import code_version
 from probssl.schema import intact
 from probssl.studies.base import BUDGETS, Budget, Study, StudyResult
@@ -91,6 +92,7 @@ def run(
 
     study = find(name) if isinstance(name, str) else name
     checked = checked_budget(budget)
+    study.kept = kept_beside(study, checked, out) if backend == PROCESSES else None  # a cluster may not see the store
     backends.check(backend, jobs, address)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, and a study needs a folder")
@@ -127,6 +129,16 @@ def grid(study: Study, budget: Budget) -> Grid:
     """The study's grid with the keys under which its trials are stored."""
     configs = [plain(config) for config in study.configs(budget)]
     return Grid.of(study, version_of(study), study.cohorts(configs), configs)
+
+
+def kept_beside(study: Study, budget: Budget, out: Path) -> Kept | None:
+    """The models that a study shares with another, in the other's folder if that lies where it is by default."""
+    if not study.weights_from:
+        return None
+    other = find(study.weights_from)
+    trials = grid(other, budget).trials
+    keys = {text(config["model"], ordered=True): key for key, config in trials.items() if "model" in config}
+    return Kept(Path(os.path.abspath(out / ".." / ".." / other.name / STORE)), keys)
 
 
 def checked_budget(budget: str) -> Budget:

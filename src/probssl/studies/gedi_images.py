@@ -1,17 +1,17 @@
 """GEDI on images: clusters, representation and samples of five methods with one network   (GEDI §6.3, Tables 4 and 10).
 
-A model is trained once and kept: `gedi/ood` asks the same ones how well they tell other images.
+The store keeps the models: `gedi/ood` asks the same ones how well they tell other images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from probssl.report import figures
 from probssl.studies import gedi_images_trials as trials
 from probssl.studies import gedi_models, pictures
-from probssl.studies.base import Budget, Claim, Config, Result, Results, Row, Study, rows_of, where
+from probssl.studies.base import Budget, Claim, Config, Found, Result, Results, Row, Study, rows_of, where
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
 from probssl.studies.image_sets import images_of
 from probssl.studies.page import Page, Picture, Section, judged, numbers, pivot
@@ -122,8 +122,13 @@ class GediImages(OnImages):
         ]
         return models + [{"untrained": model_config(data, UNTRAINED, 0, scale), **measuring} for data in sets]
 
-    def trial(self, config: Config) -> Result:
-        return trials.reference_trial(config) if "untrained" in config else trials.trial(config)
+    def run_batch(self, configs: list[Config]) -> Iterator[Found]:
+        for config in configs:
+            if "untrained" in config:
+                yield config, trials.reference_trial(config)
+            else:
+                model = gedi_models.trained(config["model"])
+                yield config, trials.image_trial(config, model), model.pack()
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

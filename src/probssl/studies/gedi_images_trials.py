@@ -82,10 +82,9 @@ def extractors(data: str, rows: int, steps: int) -> tuple[Extractor, ...]:
     return Extractor(CLASSIFIER, features), pixel_components(train[:1_000].numpy(), COMPONENTS)
 
 
-def trial(config: Config) -> Result:
-    """Train a model, or find it, and measure it on test images and by samples from noise."""
+def image_trial(config: Config, model: TrainedModel) -> Result:
+    """Measure a model on test images and by samples from noise."""
     chosen = config["model"]
-    model = models.trained(chosen)
     samples, energies = sampled(model, config["samples"], config["walk"], chosen)
     return {
         "NMI": agreement(model, chosen, config["test"]),
@@ -183,9 +182,8 @@ def outside_of(name: str, shape: tuple[int, ...], count: int) -> Tensor:
     return F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2)).contiguous()
 
 
-def ood_trial(config: Config) -> Result:
-    """Train a model, or find it, and compare scores of its test images with those of every set outside."""
-    model = models.trained(config["model"])
+def ood_trial(config: Config, model: TrainedModel) -> Result:
+    """Compare a model's scores of its test images with those of every set outside."""
     found = images_of(config["model"]["data"])
     inside = scores(model, floats(found.test_images[: config["test"]]))
     result: Result = {}

@@ -6,7 +6,6 @@ augmentations are those of its Table 9 but for what a budget says.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,16 @@ from torch import Tensor, nn
 from probssl.data import unit_floats
 from probssl.data.images import find_images
 from probssl.encoders import MLP, ConvEncoder, Encoder, ResNet8, WithHead, encode, seeded
-from probssl.grids.versions import code_version
 from probssl.objectives import GEDI, BarlowTwins, ClusteringObjective, Objective, SwAV
 from probssl.objectives.gedi import gedi_weights
 from probssl.pairings import ImageAugmentation, Needs, Views
 from probssl.pairings.views import standard_normal
 from probssl.samplers import SGLD, Box, UniformStart
 from probssl.studies.base import Config, chosen
-from probssl.studies.fitting import last_loss, trained_once
+from probssl.studies.fitting import last_loss
 from probssl.studies.image_sets import images_of
 from probssl.training import TrainingPlan
+from probssl.training.checkpoints import pack, unpack
 
 SETS = {
     "mnist": "MNIST",
@@ -104,6 +103,10 @@ class TrainedModel:
     head: nn.Module
     sampler: SGLD
     loss: float | None
+
+    def pack(self) -> bytes:
+        """What the store keeps of it."""
+        return pack({"encoder": self.encoder, "head": self.head}, {"loss": self.loss})
 
     def logits(self, x: Tensor) -> Tensor:
         """[n, c]."""
@@ -192,14 +195,14 @@ def plan_of(config: Config, rows: int) -> TrainingPlan:
     )
 
 
-def trained(config: Config) -> TrainedModel:
-    """The model of a configuration, trained once by this version of the code: both experiments ask for it."""
+def trained(config: Config, kept: bytes | None = None) -> TrainedModel:
+    """The model of a configuration: as it was kept, or else trained."""
     encoder, objective, head = build(config)
     loss = None
-    if objective is not None:
-        code = code_version([__name__])
-        training = functools.partial(train, config, encoder, objective, head)
-        loss = trained_once("gedi/models", config, code, {"encoder": encoder, "head": head}, training)
+    if kept is not None:
+        loss = unpack({"encoder": encoder, "head": head}, kept)["loss"]
+    elif objective is not None:
+        loss = train(config, encoder, objective, head)
     return TrainedModel(encoder.eval(), head.eval(), sampler_of(config), loss)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from probssl.model.density import SCORES
 from probssl.report import figures
-from probssl.studies import gedi_images_trials
+from probssl.studies import gedi_images_trials, gedi_models
 from probssl.studies.base import Budget, Config, Result, Results, Row, row_of, where
 from probssl.studies.gedi_images import COLOURS, SCALES, SEEDS, OnImages, left_out, scale_notes, trained_on
 from probssl.studies.gedi_models import METHODS, SETS, UNTRAINED, model_config
@@ -43,6 +43,7 @@ class GediOOD(OnImages):
     paper = "GEDI, Tables 5, 11 and 12"
     claim = "with its generative term GEDI tells images of other sets better than without"
     laptop = "20 to 25 min, 3 after gedi/images"
+    weights_from = "gedi/images"
 
     def configs(self, budget: Budget) -> list[Config]:
         return [
@@ -57,7 +58,8 @@ class GediOOD(OnImages):
         ]
 
     def trial(self, config: Config) -> Result:
-        return gedi_images_trials.ood_trial(config)
+        model = gedi_models.trained(config["model"], self.kept_weights(config["model"]))
+        return gedi_images_trials.ood_trial(config, model)
 
     def pairs(self, budget: Budget) -> list[tuple[str, str]]:
         """Sets trained on, and what each is tested against."""

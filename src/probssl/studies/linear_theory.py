@@ -17,7 +17,7 @@ from probssl.studies import linear_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, Study, where
 from probssl.studies.comparison import Verdict
 from probssl.studies.linear_cases import Case, cases, skewed_optimum
-from probssl.studies.page import Page, Picture, Section, Table, csv_text
+from probssl.studies.page import Page, Picture, Section, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ class LinearTheory(Study):
         lead = (
             "Linear encoders trained on samples, beside the Gram matrix WᵀW and the loss that theory predicts for them."
         )
-        return Page("Linear theory", lead, sections, (verdict, not missed), {"trials.csv": trials_csv(every, results)})
+        return Page("Linear theory", lead, sections, (verdict, not missed))
 
 
 def trained(results: Results, budget: Budget) -> list[Case]:
@@ -150,16 +150,3 @@ def figure_grams(every: Sequence[Case], results: Results) -> Figure:
     figures.name_axes(axis, "entry of WᵀW, predicted", "trained")
     axis.legend(fontsize=7, frameon=False)
     return figure
-
-
-def trials_csv(every: Sequence[Case], results: Results) -> str:
-    """A line a training."""
-    known = {case.name: case for case in every}
-    lines = []
-    for config, result in results:
-        case = known[config["case"]]
-        losses = ["", ""] if case.value is None else [case.value(case.gram), result["value"]]
-        grams = [" ".join(f"{v:.6g}" for v in np.ravel(gram)) for gram in (case.gram, result["gram"])]
-        lines.append([case.theorem, case.loss, case.setting, config["seed"], *losses, result["error"], *grams])
-    head = ["theorem", "loss", "setting", "seed", "predicted loss", "loss", "error", "predicted WᵀW", "WᵀW"]
-    return csv_text(head, lines)

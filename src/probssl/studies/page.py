@@ -107,7 +107,7 @@ class Page:
     sections: Sequence[Section]
     verdict: tuple[str, bool] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
-    """Further text files beside the page, by name: `trials.csv`."""
+    """Further text files beside the page, by name: `scores.csv`."""
 
     def write(self, out: Path) -> Path:
         """Write `index.html`, a PNG file for each picture, and the further files into `out`; returns the page."""

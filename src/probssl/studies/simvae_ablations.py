@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from probssl.report import figures
-from probssl.studies import simvae_trials
+from probssl.studies import simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, rows_of, where
 from probssl.studies.page import Page, Picture, Section, Table, numbers
 from probssl.studies.simvae_content import MEASURING, SCALES, OnImages, title
@@ -91,7 +91,7 @@ class Ablations(OnImages):
                     yield data, setting, method, value
 
     def trial(self, config: Config) -> Result:
-        return simvae_trials.content(config)
+        return simvae_trials.content(config, simvae_models.trained(config["model"]))
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

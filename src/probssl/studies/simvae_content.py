@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from probssl.data.images import find_images
 from probssl.report import figures
 from probssl.studies import simvae_models, simvae_trials
-from probssl.studies.base import Budget, Config, Result, Results, Row, Study, largest, rows_of, where
+from probssl.studies.base import Budget, Config, Found, Result, Results, Row, Study, largest, rows_of, where
 from probssl.studies.page import Page, Picture, Section, numbers, pivot
 from probssl.studies.simvae_models import DISCRIMINATIVE, GENERATIVE, METHODS, SETS, TITLES, UNTRAINED, model_config
 from probssl.studies.simvae_trials import METRICS
@@ -132,8 +132,10 @@ class Content(OnImages):
     claim = "On simple images generative methods know the classes better than discriminative ones, SimVAE the best"
     laptop = "about 40 min"
 
-    def trial(self, config: Config) -> Result:
-        return simvae_trials.content(config)
+    def run_batch(self, configs: list[Config]) -> Iterator[Found]:
+        for config in configs:
+            model = simvae_models.trained(config["model"])
+            yield config, simvae_trials.content(config, model), model.pack()
 
     def page(self, results: Results, rows: list[Row], budget: Budget) -> Page:
         sets, measuring, scale = self.sets(budget), self.measuring[budget], SCALES[budget]

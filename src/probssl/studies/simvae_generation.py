@@ -34,11 +34,13 @@ class Generation(OnImages):
     paper = "SimVAE, Table 7 and Figure 10"
     claim = "SimVAE reconstructs and generates a little better than other variational autoencoders"
     laptop = "2 min after simvae/content, whose models it uses"
+    weights_from = "simvae/content"
     methods = GENERATIVE
     measuring = MEASURING
 
     def trial(self, config: Config) -> Result:
-        return simvae_trials.generation(config)
+        model = simvae_models.trained(config["model"], self.kept_weights(config["model"]))
+        return simvae_trials.generation(config, model)
 
     def summarise(self, results: Results, budget: Budget) -> list[Row]:
         rows = []

@@ -6,7 +6,6 @@ but for what a budget says.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from probssl.data import ImageSet
 from probssl.encoders import MLP, ConvEncoder, MirrorDecoder, WithHead, seeded
 from probssl.energies import Cosine
-from probssl.grids.versions import code_version
 from probssl.objectives import (
     CRVAE,
     VAE,
@@ -33,9 +31,10 @@ from probssl.objectives import (
 from probssl.pairings import ImageAugmentation
 from probssl.studies import image_sets
 from probssl.studies.base import Config, chosen
-from probssl.studies.fitting import last_loss, trained_once
+from probssl.studies.fitting import last_loss
 from probssl.studies.styles import CONTENT, styled
 from probssl.training import TrainingPlan
+from probssl.training.checkpoints import pack, unpack
 
 SETS = {
     "mnist": "MNIST",
@@ -81,6 +80,12 @@ class TrainedModel:
     encoder: nn.Module
     objective: Objective | None
     loss: float | None
+
+    def pack(self) -> bytes | None:
+        """What the store keeps of it: of those with a decoder, which `simvae/generation` measures too."""
+        if self.generative is None:
+            return None
+        return pack({"encoder": self.encoder, "objective": self.generative}, {"loss": self.loss})
 
     @property
     def generative(self) -> GenerativeObjective | None:
@@ -164,15 +169,15 @@ def plan_of(config: Config) -> TrainingPlan:
     )
 
 
-def trained(config: Config) -> TrainedModel:
-    """The model of a configuration, trained once by this version of the code: the experiments ask for the same ones."""
+def trained(config: Config, kept: bytes | None = None) -> TrainedModel:
+    """The model of a configuration: as it was kept, or else trained."""
     encoder, objective = build(config)
     if objective is None:
         return TrainedModel(encoder.eval(), None, None)
-    modules = {"encoder": encoder, "objective": objective}
-    code = code_version([__name__])
-    training = functools.partial(train, config, encoder, objective)
-    loss = trained_once("simvae/models", config, code, modules, training)
+    if kept is not None:
+        loss = unpack({"encoder": encoder, "objective": objective}, kept)["loss"]
+    else:
+        loss = train(config, encoder, objective)
     return TrainedModel(encoder.eval(), objective.eval(), loss)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probssl.report import figures
-from probssl.studies import pictures, simvae_trials
+from probssl.studies import pictures, simvae_models, simvae_trials
 from probssl.studies.base import Budget, Config, Result, Results, Row, where
 from probssl.studies.page import Page, Picture, Section, numbers, pivot
 from probssl.studies.simvae_content import BATCH, COLOURS, EVERYWHERE, SMALL, OnImages, title
@@ -53,7 +53,7 @@ class Style(OnImages):
         return ("sprites",) if budget == "smoke" else tuple(CONTENT)
 
     def trial(self, config: Config) -> Result:
-        return simvae_trials.style(config)
+        return simvae_trials.style(config, simvae_models.trained(config["model"]))
 
     def metrics(self, data: str) -> list[str]:
         factors = [f"{name}, {title}" for name in styled(data).train for title in TITLES.values()]

@@ -19,6 +19,7 @@ from probssl.runs.pictures import as_bytes, side_by_side
 from probssl.studies import pictures, simvae_models
 from probssl.studies.base import Config, Result
 from probssl.studies.image_sets import halves
+from probssl.studies.simvae_models import TrainedModel
 from probssl.studies.styles import styled
 
 NEIGHBOURS = tuple(range(1, 16))
@@ -42,9 +43,8 @@ def measured_on(config: Config) -> list[tuple[Tensor, np.ndarray]]:
     return [(simvae_models.pixels(data, half.images), half.labels) for half in kept]
 
 
-def content(config: Config) -> Result:
-    """Train a model, or find it, and probe its representations of test images."""
-    model = simvae_models.trained(config["model"])
+def content(config: Config, model: TrainedModel) -> Result:
+    """Probe a model's representations of test images."""
     (images, labels), (test, truth) = measured_on(config)
     z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
     fitted_on = z, labels
@@ -68,10 +68,9 @@ def extractors(data: str, rows: int, epochs: int) -> tuple[Extractor, Extractor]
     return trained_features(images, train.labels, epochs=epochs), pixel_components(flat, 32)
 
 
-def generation(config: Config) -> Result:
+def generation(config: Config, model: TrainedModel) -> Result:
     """Reconstruct test images, bound their likelihood, and draw new ones class by class."""
     chosen = config["model"]
-    model = simvae_models.trained(chosen)
     objective, encoder = model.generative, model.encoder
     assert objective is not None
     (fitted, labels), (test, _) = measured_on(config)
@@ -104,10 +103,9 @@ def distances(images: Tensor, test: Tensor, config: Config) -> dict[str, float]:
     }
 
 
-def style(config: Config) -> Result:
-    """Train a model, or find it, and read content and every factor of style from its representations."""
+def style(config: Config, model: TrainedModel) -> Result:
+    """Read content and every factor of style from a model's representations."""
     chosen = config["model"]
-    model = simvae_models.trained(chosen)
     (images, labels), (test, truth) = measured_on(config)
     z, judged = (encode(model.encoder, side).double().numpy() for side in (images, test))
     made = styled(chosen["data"])

@@ -14,7 +14,7 @@ import torch
 from probssl.report import figures
 from probssl.studies.base import Config, Result, Results, Row, where
 from probssl.studies.comparison import Published, published, references
-from probssl.studies.page import Page, Picture, Section, Table, csv_text
+from probssl.studies.page import Page, Picture, Section, Table
 from probssl.studies.sprites_trials import BASELINES, DIM, SpritePairs
 from probssl.worlds.sprites import Sprites, tile
 
@@ -33,7 +33,7 @@ def numbers(results: Results, setting: str, metric: str) -> list[float]:
 
 
 def page(study: Sprite, results: Results, rows: list[Row], scale: Config) -> Page:
-    """What the paper says, every score, and what the codes of the best setting do; and `trials.csv`."""
+    """What the paper says, every score, and what the codes of the best setting do."""
     size, seeds = scale["size"], len({config["seed"] for config, _ in results})
     lead = (
         f"{study.paper}. Pairs of {size} × {size} images, drawn by formula and not those of dSprites; an "
@@ -73,7 +73,7 @@ def page(study: Sprite, results: Results, rows: list[Row], scale: Config) -> Pag
             note="Nats that each weighted term is above its least value, 0 and −α log n; one line a seed.",
         ),
     ]
-    return Page(study.name, lead, sections, files={"trials.csv": trials(study, results)})
+    return Page(study.name, lead, sections)
 
 
 def codes(study: Sprite, results: Results) -> list[Section]:
@@ -271,14 +271,3 @@ def claims(study: Sprite, results: Results) -> list[list[str]]:
 
 def _per_cent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
-
-
-def trials(study: Sprite, results: Results) -> str:
-    """Every trial's scores, how well a forest reads each factor, and collapses, as CSV."""
-    body = []
-    for config, result in results:
-        scores = [result["numbers"].get(metric, "") for metric in study.metrics]
-        factors = result.get("informativeness", [""] * len(NAMES))
-        body.append([config["setting"], config["seed"], *scores, *factors, " ".join(result["collapsed"])])
-    head = ["setting", "seed", *study.metrics, *(f"informativeness of {name}" for name in NAMES), "collapsed"]
-    return csv_text(head, body)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from probssl import kernels
@@ -115,6 +118,24 @@ def restore(module: nn.Module, prefix: str, tensors: dict[str, Tensor]) -> None:
         raise CheckpointError(f"the checkpoint belongs to another {prefix} ({detail})") from error
     if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
         raise Mismatch(f"weights of the {prefix} are not finite")
+
+
+def pack(modules: Mapping[str, nn.Module], about: Mapping[str, Any]) -> bytes:
+    """What a store keeps of a training: a line of JSON about it, then the weights of modules under their names."""
+    tensors: dict[str, Tensor] = {}
+    for name, module in modules.items():
+        tensors |= gather(name, module.state_dict())
+    return json.dumps(about).encode() + b"\n" + save({name: tensor.contiguous() for name, tensor in tensors.items()})
+
+
+def unpack(modules: Mapping[str, nn.Module], packed: bytes) -> dict[str, Any]:
+    """Put weights back into modules as they were built, and return what was said about the training."""
+    line, _, weights = packed.partition(b"\n")
+    tensors = load(weights)
+    for name, module in modules.items():
+        restore(module, name, tensors)
+    about: dict[str, Any] = json.loads(line)
+    return about
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -32,6 +32,11 @@ def count() -> int:
     return distributed.get_world_size() if _joined() else 1
 
 
+def on_machine() -> int:
+    """How many of them share the memory of this machine, as `torchrun` says; all, where nobody does."""
+    return min(count(), int(os.environ.get("LOCAL_WORLD_SIZE", count())))
+
+
 def rank() -> int:
     """Which of them this is, from 0."""
     return distributed.get_rank() if _joined() else 0

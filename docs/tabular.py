@@ -1,6 +1,6 @@
 """Puts runs of the tabular study into its page of the docs, so that no number there is typed.
 
-    python -m probssl.studies.tabular_docs RUN [RUN ...] --page docs/papers/siamese-tabular.md --images docs/images
+    python docs/tabular.py RUN [RUN ...]
 
 A run is a folder that `probssl reproduce siamese/tabular-…` wrote. Its claims, scores and figures replace what stands
 between the page's marks of that study.
@@ -19,6 +19,7 @@ from probssl.errors import InputError
 from probssl.files import atomic_path, write_text
 from probssl.studies.tabular_page import OURS
 
+DOCS = Path(__file__).parent
 COLOURS = 128
 """Enough for lines on white; a picture is a third of the size."""
 
@@ -65,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Put runs of the tabular study into its page of the docs.")
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--page", type=Path, default=Path("docs/papers/siamese-tabular.md"))
-    parser.add_argument("--images", type=Path, default=Path("docs/images"))
+    parser.add_argument("--page", type=Path, default=DOCS / "papers" / "siamese-tabular.md")
+    parser.add_argument("--images", type=Path, default=DOCS / "images")
     chosen = parser.parse_args(arguments)
     for run in chosen.runs:
         publish(run, chosen.page, chosen.images)
