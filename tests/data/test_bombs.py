@@ -35,21 +35,15 @@ def refused(path: Path) -> str:
 def test_a_line_of_many_megabytes(tmp_path: Path, before: bytes) -> None:
     path = tmp_path / "long.csv.gz"
     path.write_bytes(gzip.compress(before + b"1," * 8_500_000 + b"1\n", 1))
-    number = 1 + before.count(b"\n")
-    assert refused(path) == (
-        f"{path}: line {number} has more than {text.LONGEST_LINE:,} characters: save so many columns as .npy"
-    )
+    assert f"a line has more than {text.BLOCK:,} bytes" in refused(path)
 
 
 @pytest.mark.parametrize("row", [b"1,2\n", b'1,"2"\n', b"1,x\n"], ids=["plain", "quoted", "words"])
 @pytest.mark.usefixtures("little")
 def test_lines_that_do_not_fit_into_memory(tmp_path: Path, row: bytes) -> None:
     path = tmp_path / "many.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n" + row * 100_000))
-    assert refused(path) == (
-        f"reading 25,001 lines of {path} would need about 1.0 MB of memory, and 1.0 MB are free: leave out columns, or "
-        "split the file"
-    )
+    path.write_bytes(gzip.compress(b"a,b\n" + row * 300_000))
+    assert refused(path).startswith(f"reading {path} would need about ")
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 20_000))
     assert len(load(path)) == 20_000
 
@@ -69,7 +63,6 @@ def test_arrays_that_do_not_fit_into_memory(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("little")
 def test_parquet_that_does_not_fit_into_memory(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     import pyarrow
     from pyarrow import parquet
 

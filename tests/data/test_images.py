@@ -621,8 +621,8 @@ def test_what_is_not_here(folder: Path, name: str) -> None:
 
 
 def test_named_images_are_no_tables_and_have_one_size() -> None:
-    with pytest.raises(InputError, match=r"mnist is a set of images, which has no columns .* leave out --features"):
-        load("mnist", features=["a"])
+    with pytest.raises(InputError, match=r"mnist is a set of images, which has no columns .* leave out --drop"):
+        load("mnist", drop=["a"])
     refused("cifar10 has images of one size", "cifar10", size=8)
 
 

@@ -30,6 +30,8 @@ BLOCK = 1 << 21
 SAMPLE = 1 << 18
 """Bytes that header, delimiter and columns of plain numbers are known by."""
 _PACKINGS = {".gz": "gzip", ".zst": "zstd"}
+_NO_TABLE = re.compile(r"(?i)\s*(<!doctype|<html|<\?xml|/\*|-- |(create|drop) table|insert into|\{\s*\"|\[\s*[\[{])")
+"""How pages, dumps of databases and JSON begin."""
 _LOOKED_AT = 50
 """Rows that decide on the delimiter."""
 
@@ -110,7 +112,7 @@ def _form(path: Path, sample: bytes, encoding: str | None) -> Form:
     delimiter = "\t" if tab else _sniff(rest)
     first, *rows = _records(rest, delimiter, _LOOKED_AT + 1)
     cells = [cell.strip() for cell in first[1]]
-    if "\0" in text or (len(cells) == 1 and "<" in cells[0][:1]):
+    if "\0" in text or _NO_TABLE.match(text):
         raise InputError(f"{path} is not a table of delimited text: save the data as CSV, with one row per line")
     named = not _is_data(cells)
     if not named:
@@ -222,8 +224,9 @@ def _numeric(path: Path, sample: bytes, form: Form, missing: Collection[str]) ->
             continue
         lengths = {len(cell.lstrip("+-")) for cell in known}
         digits = pc.all(pc.match_substring_regex(pa.array(known), r"^[+-]?\d+$")).as_py()
-        if digits and (max(lengths) > 15 or (lengths != {1} and len(lengths) == 1)):
-            continue  # may be codes that begin with zeros
+        padded = any(re.match(r"[+-]?0\d", cell) for cell in known)
+        if padded or (digits and (max(lengths) > 15 or (lengths != {1} and len(lengths) == 1))):
+            continue  # codes that begin with zeros, or may do so further down
         found.append(place)
     return frozenset(found)
 
