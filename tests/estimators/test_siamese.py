@@ -153,7 +153,7 @@ class TestData:
         assert (z.shape, z.dtype) == ((120, 3), np.float32)
         np.testing.assert_allclose(encoder.transform((x / 255).astype(np.float32)), z, rtol=1e-4, atol=1e-5)
         assert math.isfinite(encoder.score(x))
-        with pytest.raises(InputError, match=r"images of shape \(1, 8, 8\), and X is a table"):
+        with pytest.raises(InputError, match=r"images of shape \(1, 8, 8\), but X is a table"):
             encoder.transform(x.reshape(120, 64))
 
     def test_data_sets_tensors_and_names(self, wine):

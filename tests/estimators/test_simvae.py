@@ -88,7 +88,7 @@ def test_images():
     images = (x[:200].reshape(-1, 1, 8, 8) * 15).astype(np.uint8)
     images.flags.writeable = False
     model = SimVAEEncoder(4, related=2, steps=2, random_state=0).fit(x)
-    with pytest.raises(InputError, match="tables of 64 features, and X is images"):
+    with pytest.raises(InputError, match="tables of 64 features, but X is images"):
         model.transform(images)
     model.set_params(pairing="simvae-mnist", settings={"encoder.widths": 4}, steps=20, batch_size=32).fit(images)
     assert not hasattr(model, "n_features_in_")

@@ -124,7 +124,7 @@ def test_published_names_fix_their_settings() -> None:
     assert mocov2.objective.energy.temperature == 0.2
     with pytest.raises(InputError, match="defined with the anisotropic energy"):
         resolved(objective="aninfonce", energy="cosine")
-    with pytest.raises(InputError, match="has an energy of its own"):
+    with pytest.raises(InputError, match="has its own energy"):
         resolved(objective="vicreg", energy="cosine")
 
 
@@ -465,5 +465,5 @@ def test_every_name_leads_to_a_class_that_documents_its_settings() -> None:
 
 def test_a_plan_is_a_table(tmp_path):
     (tmp_path / "r.toml").write_text('plan = "adam"\n')
-    with pytest.raises(InputError, match="plan is a table of a recipe, not 'adam'"):
+    with pytest.raises(InputError, match="plan must be a table of the recipe, not 'adam'"):
         Recipe.from_toml(tmp_path / "r.toml")

@@ -208,7 +208,7 @@ def test_nothing_to_train_is_said() -> None:
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_too_few_rows(n: int) -> None:
-    with pytest.raises(InputError, match=f"two rows, and there is {n}"):
+    with pytest.raises(InputError, match=f"two rows, not {n}"):
         fit(plain(), InfoNCE(), MaskAndNoise(), rows()[:n])
 
 
@@ -326,7 +326,7 @@ def test_terms_leave_the_names_of_other_columns_alone() -> None:
 
     one = training()
     one.objective = Renamed(Cosine())
-    with pytest.raises(InputError, match="a term cannot be called rankme"):
+    with pytest.raises(InputError, match="a term of a loss cannot be called rankme"):
         one.run()
     rows_of_terms = [row for row in training().run().history if "loss" in row]
     assert {name for row in rows_of_terms for name in term_names(row)} == {"alignment", "log_normaliser"}

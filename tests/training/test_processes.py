@@ -182,7 +182,7 @@ def test_numbers_that_are_not_finite_in_one_process_stop_all(crew: Crew, case: s
 
 def test_what_is_refused_is_refused_by_all(crew: Crew, tmp_path: Path) -> None:
     for order, message in (
-        ({"changes": {"batch_size": 21}}, "a batch of 21 rows cannot be shared evenly by 2 processes"),
+        ({"changes": {"batch_size": 21}}, "a batch of 21 rows cannot be divided among 2 processes"),
         ({"different": "data"}, "the same data"),
     ):
         answers = crew.do("train", 2, case="infonce-adam", out=tmp_path, **order)

@@ -157,9 +157,9 @@ def test_spectral_tricl_is_least_at_the_leading_functions():
     ("make", "says"),
     [
         (lambda: InfoNCE(candidates="some"), "candidates are batch, batch-negatives, originals"),
-        (lambda: InfoNCE(candidates="originals", anchor="augmented"), "originals as anchors"),
-        (lambda: InfoNCE(candidates="two-view", group_size=4), "can be made of the candidates"),
-        (lambda: InfoNCE(group_size=1), "at least two"),
+        (lambda: InfoNCE(candidates="originals", anchor="augmented"), "the anchor is original"),
+        (lambda: InfoNCE(candidates="two-view", group_size=4), "only for the candidates"),
+        (lambda: InfoNCE(group_size=1), "at least 2"),
         (lambda: Ensemble([]), "at least one objective"),
         (lambda: Ensemble([InfoNCE(pair="augmented")]), "one augmented view each"),
         (lambda: Ensemble([Fisher()]), "neither scores"),

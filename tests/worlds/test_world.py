@@ -157,9 +157,9 @@ def _train_until(step: int, out) -> None:
 
 def test_refusals():
     encoder, world = MLP.of([4, 4]), small_world()
-    with pytest.raises(InputError, match="none for a world"):
+    with pytest.raises(InputError, match="a world makes its own"):
         fit(encoder, InfoNCE(), world, torch.randn(10, 4))
-    with pytest.raises(InputError, match="needs data for a pairing"):
+    with pytest.raises(InputError, match="a pairing needs data"):
         fit(encoder, InfoNCE(), GaussianNoise(0.1))
     with pytest.raises(InputError, match="knows no score"):
         fit(encoder, Fisher(), world)
