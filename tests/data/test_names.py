@@ -33,6 +33,7 @@ from probssl.data.checksums import CHECKSUMS
 from probssl.data.directory import checksum_of
 from probssl.data.images import NAMED
 from probssl.errors import InputError
+from probssl.files import fcntl
 from probssl.layout import Column, Layout
 from probssl.worlds import named_world
 
