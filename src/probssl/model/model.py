@@ -149,7 +149,7 @@ class Model:
         """The same model before its first step."""
         made = self.resolved.bind(sample)
         model = copy.copy(self)
-        model.encoder, model.objective, model.pairing = made.encoder, made.objective, made.pairing
+        model.encoder, model.objective = made.encoder, made.objective
         return model
 
     def module(self) -> nn.Module:

@@ -24,7 +24,6 @@ SORTED = 2**22
 AT_ONCE = 2**16
 """So many distances to atoms are computed together, which stay in the cache."""
 
-
 NOTHING = 80.0
 """e^−80 of the largest term adds nothing to a sum, and exponentials of less are slow."""
 
@@ -58,7 +57,7 @@ class ResampledColumns(FeaturewisePairing):
 
     # Of d columns in G groups; c are categories that go with no other column and are drawn by frequency.
     kept: Tensor  # [G] ρ
-    gone: Tensor  # [G] the chance to be kept or a gap
+    gone: Tensor  # [G] the probability to be kept or a gap
     spread: Tensor  # [d] σ of numbers, 0 of categories
     atoms: Tensor  # [A, d] what all other columns are drawn from
     frequencies: Tensor  # [L, c] of levels, among values that are no gaps
