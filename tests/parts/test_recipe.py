@@ -20,7 +20,15 @@ from probssl.encoders import MLP, LatentEncoder, WithHead
 from probssl.energies import Asymmetric, Cosine, Euclidean
 from probssl.errors import InputError
 from probssl.objectives import GEDI, SNL, BiasNetwork, InfoNCE, NoBias
-from probssl.pairings import GaussianNoise, HardNegatives, ImageAugmentation, InTurn, MaskAndNoise, Needs
+from probssl.pairings import (
+    GaussianNoise,
+    HardNegatives,
+    ImageAugmentation,
+    InTurn,
+    MaskAndNoise,
+    Needs,
+    ResampledColumns,
+)
 from probssl.parts import defaults
 from probssl.parts.describe import describe, describe_plan
 from probssl.parts.facts import Facts
@@ -132,9 +140,9 @@ def test_the_defaults_suit_the_data() -> None:
     table, images, world = (resolve(Recipe(), facts) for facts in (TABLE, GREY, WORLD))
     assert isinstance(table.energy, Euclidean)
     assert isinstance(table.encoder, MLP)
-    assert table.encoder.settings()["hidden"] == (12,)
+    assert table.encoder.linear == "pca"
     assert table.encoder.dim == 3
-    assert isinstance(table.pairing, MaskAndNoise)
+    assert isinstance(table.pairing, ResampledColumns)
     assert isinstance(images.energy, Cosine)
     assert isinstance(images.pairing, ImageAugmentation)
     assert images.objective.pair == "augmented"
@@ -216,7 +224,7 @@ def test_a_head_is_trained_and_left_out_of_the_representation() -> None:
 
 def test_the_seed_decides_the_initial_weights_whatever_the_objective() -> None:
     one, other, third = (
-        resolved(seed, objective=name).bind() for seed, name in ((4, "snl"), (4, "vicreg"), (5, "snl"))
+        resolved(seed, objective=name, encoder="mlp").bind() for seed, name in ((4, "snl"), (4, "vicreg"), (5, "snl"))
     )
     weights = [bound.encoder[0].weight for bound in (one, other, third)]
     assert torch.equal(weights[0], weights[1])
@@ -311,7 +319,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
         (lambda: Recipe(encoder="resnet8"), ("resnet8 is for images", "table of 6 columns")),
         (lambda: Recipe(objective="latent-regression"), ("only a world knows",)),
         (lambda: Recipe().with_settings({"plan.foo": 1}), ("plan has no setting 'foo'; its settings are steps",)),
-        (lambda: Recipe().with_settings({"plan.freeze": "typo"}), ("'typo'", "0, 1, 2")),
+        (lambda: Recipe(encoder="mlp").with_settings({"plan.freeze": "typo"}), ("'typo'", "0, 1, 2")),
         (lambda: Recipe().with_settings({"plan.momentum": 0.5}), ("momentum", "sgd", "adam")),
         (lambda: Recipe().with_settings({"plan.freeze": True}), ("plan.freeze", "list of")),
         (lambda: Recipe().with_settings({"plan.steps": "none"}), ("plan.steps", "whole number")),
@@ -323,7 +331,7 @@ def test_settings_of_parts_within_parts(objective: str, settings: dict[str, Any]
         (lambda: Recipe(encoder=nn.Linear(6, 2)).with_settings({"encoder.dim": 3}), ("dim is set by your encoder",)),
         (lambda: Recipe(encoder=MLP()).with_settings({"encoder.dim": 3}), ("pass dim to the constructor of MLP",)),
         (
-            lambda: Recipe(objective="fisher").with_settings({"encoder.batch_norm": True}),
+            lambda: Recipe(objective="fisher", encoder="mlp").with_settings({"encoder.batch_norm": True}),
             ("batch normalisation (layer '1') mixes",),
         ),
         (lambda: Recipe(objective="simclr", energy="asymmetric"), ("symmetric",)),

@@ -86,7 +86,7 @@ def _density(images: bool, given: dict[str, Any]) -> dict[str, Any]:
 def pairing(objective: Objective, facts: Facts) -> Named:
     """How rows are augmented. Noise comes last where a loss needs the score of an augmentation."""
     if facts.kind != "images":
-        return Named("columns", {"preservation": 0.5, "noise": 0.1, "masked": 0.1})
+        return Named("columns", {"preservation": 0.5, "noise": 0.1})
     if objective.needs.score:
         return Named("siamese-fisher" if facts.coloured else "siamese-digits")
     if objective.decodes:
