@@ -38,7 +38,7 @@ def render(run: Run) -> str:
     seconds = f" in {rows[-1]['seconds']:.0f} s" if rows else ""
     lead = (
         f"{html.badge('healthy' if diagnosis.healthy else 'needs attention', diagnosis.healthy)} "
-        f"&nbsp;{html.escape(recipe.title)}, {run.step:,} steps{seconds}{_verdict(run.comparison)}"
+        f"&nbsp;{html.escape(recipe.title)}, {run.step:,} steps{seconds}{verdict(run.comparison)}"
     )
     sections = []
     if not diagnosis.healthy:
@@ -116,7 +116,8 @@ def metrics_table(comparison: Comparison) -> str:
     return html.table(["", *codes], body, strong=strong)
 
 
-def _verdict(comparison: Comparison | None) -> str:
+def verdict(comparison: Comparison | None) -> str:
+    """The sentences of a verdict; nothing where there is none."""
     sentences = () if comparison is None or comparison.verdict is None else comparison.verdict.sentences
     return "".join(f'<p class="verdict">{html.escape(sentence)}</p>' for sentence in sentences)
 

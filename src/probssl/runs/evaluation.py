@@ -116,9 +116,9 @@ class Comparison:
         }
 
     def _repr_html_(self) -> str:
-        from probssl.report.run_page import metrics_table
+        from probssl.report.run_page import metrics_table, verdict
 
-        return metrics_table(self)
+        return verdict(self) + metrics_table(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Comparison:
