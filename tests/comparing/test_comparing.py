@@ -428,7 +428,7 @@ def test_a_winner_that_is_no_better_is_said_to_be(result):
 
 
 def test_without_a_label_the_order_is_by_augmentations_undone(table, quick, tmp_path):
-    bare = dataclasses.replace(table, labels=None, classes=(), label_name=None)
+    bare = dataclasses.replace(table, labels=None, classes=(), label_name=None, targets=())
     result = go(bare, tmp_path / "bare")
     assert result.criterion.name == "recovered"
     assert result.final is None
@@ -464,12 +464,12 @@ def test_a_folder_in_use_is_refused(table, quick, result, tmp_path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"features": np.ones((160, 6))}, "one and the same value"),
+        ({"features": np.ones((160, 6))}, "all rows of .* are the same"),
         ({"labels": np.zeros(160, dtype=int), "classes": ("inner",)}, "two classes"),
         ({"labels": np.arange(160), "classes": tuple(map(str, range(160)))}, "two or more rows"),
     ],
 )
 def test_data_that_cannot_be_compared_is_refused_before_anything_is_written(change, named, table, tmp_path):
     with pytest.raises(InputError, match=named):
-        go(dataclasses.replace(table, **change), tmp_path / "out")
+        go(dataclasses.replace(table, **change, targets=()), tmp_path / "out")
     assert not (tmp_path / "out").exists()

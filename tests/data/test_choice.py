@@ -187,7 +187,7 @@ def test_check_trainable(tmp_path):
     with pytest.raises(InputError, match="has 1 row, and training needs at least 2"):
         check_trainable(load(np.ones((1, 3))))
     file.write_text("a,b\n1,x\n2,y\n,x\n")
-    with pytest.raises(InputError, match=r"not numbers throughout, 'a', 'b', .*--drop a,b"):
+    with pytest.raises(InputError, match=r"not numbers, in 'a', 'b', which .*--drop a,b"):
         check_trainable(load(file))
 
 

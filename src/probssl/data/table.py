@@ -140,19 +140,21 @@ def _recoded(table: Table, columns: Sequence[Column]) -> np.ndarray:
 
 
 def check_trainable(table: Table) -> None:
-    """Raise `InputError` when nothing can be learnt from the table: it needs two rows and a feature."""
+    """Raise `InputError` when nothing can be learnt from the table: it needs two rows, and a feature that varies."""
     if table.n_features < 1:
         raise InputError(f"{table.source} has no feature left to train on: leave out fewer columns")
     if len(table) < 2:
         raise InputError(f"{table.source} has {plural(len(table), 'row')}, and training needs at least 2: add data")
+    if (table.features == table.features[0]).all():
+        raise InputError(f"all rows of {table.source} are the same: there is nothing to learn from them")
     check_numbers(table)
 
 
 def check_numbers(table: Table) -> None:
-    """Raise `InputError` where a table holds more than numbers, which alone can be trained on."""
+    """Raise `InputError` where a table holds more than numbers, which is all that an encoder takes."""
     mixed = [column.name for column in table.columns if column.kind not in ("number", "yes/no") or column.gaps]
     if mixed:
         raise InputError(
-            f"{table.source} has columns that are not numbers throughout, {listed(mixed, ALL)}, which cannot be "
-            f"trained on: leave them out with {options('--drop', mixed)}"
+            f"{table.source} has gaps, or values that are not numbers, in {listed(mixed, ALL)}, which an encoder does "
+            f"not take: leave such columns out with {options('--drop', mixed)}"
         )
