@@ -115,7 +115,9 @@ def test_what_is_not_a_model_or_a_name_is_refused_in_a_sentence(tmp_path: Path) 
     with pytest.raises(InputError, match="evaluate takes a model"):
         probssl.evaluate(run, X)  # type: ignore[arg-type]
     assert probssl.examine(tmp_path / "run").facts == probssl.examine(run).facts
-    with pytest.raises(InputError, match=r"label names a column, and is ndarray: give rows and labels together"):
+    with pytest.raises(
+        InputError, match=r"label names a column or several, and is ndarray: give rows and labels together"
+    ):
         probssl.load(X, label=Y)  # type: ignore[arg-type]
 
 

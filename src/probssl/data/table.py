@@ -140,8 +140,10 @@ def _recoded(table: Table, columns: Sequence[Column]) -> np.ndarray:
 
 
 def check_trainable(table: Table) -> None:
-    """Raise `InputError` when nothing can be learnt from the table: it needs two rows and a feature."""
+    """Raise `InputError` when nothing can be learnt from the table: it needs two rows, and a feature that varies."""
     if table.n_features < 1:
         raise InputError(f"{table.source} has no feature left to train on: leave out fewer columns")
     if len(table) < 2:
         raise InputError(f"{table.source} has {plural(len(table), 'row')}, and training needs at least 2: add data")
+    if (table.features == table.features[0]).all():
+        raise InputError(f"all rows of {table.source} are the same: there is nothing to learn from them")

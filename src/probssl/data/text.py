@@ -122,7 +122,8 @@ def _form(path: Path, sample: bytes, encoding: str | None) -> Form:
         cells.append("")  # a delimiter at the end of every row
     elif wider:
         cells.insert(0, "")  # names of rows, as R writes them
-    names = tuple(cell or f"Unnamed: {index}" for index, cell in enumerate(cells))
+    taken = "" if not any(cell.startswith("Unnamed: ") for cell in cells) else "0"
+    names = tuple(cell or f"Unnamed: {taken}{index}" for index, cell in enumerate(cells))
     return Form(delimiter, encoding, names, True, skipped + first[0])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probssl.errors import InputError, MissingExtra
+from probssl.errors import InputError
 from probssl.files import atomic_path
 from probssl.layout import Column
 
@@ -32,11 +32,6 @@ def check_writable(path: Path, overwrite: bool, formats: Sequence[str] = WRITABL
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise InputError(f"{path} cannot be written: {above} is not a folder that you may write to")
-    if path.suffix == ".parquet":
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise MissingExtra("writing Parquet", "parquet") from None
 
 
 def cells(values: np.ndarray, column: Column) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probssl.errors import InputError, MissingExtra
+from probssl.errors import InputError
 from probssl.grids.keys import text
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ def check_export(path: Path) -> None:
         raise InputError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     if path.is_dir():
         raise InputError(f"{path} is a folder")
-    if path.suffix == ".parquet":
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise MissingExtra("writing Parquet", "parquet") from None
 
 
 def write_trials(path: Path, trials: Sequence[Trial]) -> None:
