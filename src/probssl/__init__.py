@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from probssl.energies import Anisotropic, Asymmetric, Cosine, Dot, Energy, Euclidean, PNorm
     from probssl.estimators import ContrastiveICA, GEDIClusterer, SiameseEncoder, SimVAEEncoder
     from probssl.model import Model
+    from probssl.model.imputing import impute
     from probssl.objectives import GEDI, NCE, SNL, Fisher, InfoNCE, Objective, SimSiam, SimVAE, Spectral, Triplet
     from probssl.pairings import (
         GaussianNoise,
@@ -44,6 +45,7 @@ _HOMES = {
     "energies": ("Anisotropic", "Asymmetric", "Cosine", "Dot", "Energy", "Euclidean", "PNorm"),
     "estimators": ("ContrastiveICA", "GEDIClusterer", "SiameseEncoder", "SimVAEEncoder"),
     "model": ("Model",),
+    "model.imputing": ("impute",),
     "objectives": (
         *("GEDI", "NCE", "SNL", "Fisher", "InfoNCE"),
         *("Objective", "SimSiam", "SimVAE", "Spectral", "Triplet"),
@@ -106,6 +108,7 @@ __all__ = [
     "evaluate",
     "examine",
     "fit",
+    "impute",
     "load",
     "metrics",
     "objectives",

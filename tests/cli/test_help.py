@@ -14,7 +14,21 @@ from probssl.cli import app
 from tests.cli.shell import ENVIRONMENT, probssl, succeed
 
 COMMANDS = [
-    *["", "fit", "parts", "compare", "embed", "evaluate", "doctor", "report", "runs", "export", "sample", "ood"],
+    *[
+        "",
+        "fit",
+        "parts",
+        "compare",
+        "embed",
+        "evaluate",
+        "doctor",
+        "report",
+        "runs",
+        "export",
+        "sample",
+        "impute",
+        "ood",
+    ],
     *["reproduce", "data", "data list", "data fetch"],
 ]
 

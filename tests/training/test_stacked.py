@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,18 @@ from torch import Tensor, nn
 from probssl import kernels
 from probssl.encoders import MLP, Branches, Expansion, WithHead, encode, seeded
 from probssl.energies import Cosine, Euclidean
-from probssl.objectives import CRVAE, GEDI, SNL, VAE, Ensemble, InfoNCE, Objective, SimVAE, SlicedFisher
+from probssl.objectives import (
+    CRVAE,
+    GEDI,
+    SNL,
+    VAE,
+    ColumnsLikelihood,
+    Ensemble,
+    InfoNCE,
+    Objective,
+    SimVAE,
+    SlicedFisher,
+)
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
 from probssl.pairings import GaussianNoise, InTurn, LinearMixture, MaskAndNoise, Pairing, Views
@@ -25,6 +36,7 @@ from probssl.samplers import SGLD, Box, UniformStart
 from probssl.training import Fitted, Reporter, TrainingPlan, Trial, fit, fit_many
 from probssl.training.stacked import many as stacked
 from probssl.training.stacked.stack import Stack, can_compile
+from tests.encoders.test_expansion import LAYOUT, mixed_rows
 from tests.variants import every_variant, use
 
 from ..fitting import resolved
@@ -210,6 +222,33 @@ def test_generative_models_draw_in_a_stack_what_they_draw_alone(kind: str) -> No
     together, apart = ([one(seed) for seed in (0, 0, 1)] for _ in range(2))
     assert stacked._stacked(together) is not None
     for one_, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        assert_same_story(fitted, alone(other), 1e-6)
+        assert distance(one_, other) < 1e-5
+
+
+MIXED: dict[str, Callable[[], Objective]] = {
+    "infonce": lambda: InfoNCE(Euclidean()),
+    "vae": lambda: VAE(ColumnsLikelihood(), of="data"),
+    "cr-vae": lambda: CRVAE(ColumnsLikelihood(), pair="original"),
+    "simvae": lambda: SimVAE(ColumnsLikelihood(), related=2),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_mixed_rows_train_in_a_stack_as_alone(kind: str) -> None:
+    x = mixed_rows(48)
+
+    def one(seed: int) -> Trial:
+        bound = {"shape": (len(LAYOUT.columns),), "layout": LAYOUT, "dim": 3}
+        encoder = seeded(seed, lambda: MLP((8, 8), linear="pca").bind(sample=x.float(), **bound)).double()
+        objective = seeded(seed, lambda: MIXED[kind]().bind(encoder=encoder, **bound)).double()
+        plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
+        return Trial(encoder, objective, Resampled(0.5), x, plan, seed)
+
+    together, apart = ([one(seed) for seed in (0, 0, 1)] for _ in range(2))
+    assert stacked._stacked(together) is not None
+    for one_, other, fitted in zip(together, apart, fit_many(together), strict=True):
+        assert fitted.failure is None
         assert_same_story(fitted, alone(other), 1e-6)
         assert distance(one_, other) < 1e-5
 

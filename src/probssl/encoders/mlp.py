@@ -116,7 +116,8 @@ class MLP(Encoder, nn.Sequential):
         if self.he:
             he_weights(self)
         if self.linear == "pca" and context.sample is not None:
-            _begin_at_pca(path, layers[-1], before(context.sample))
+            some = context.sample[: max(LEAST_PCA_ROWS, PCA_NUMBERS // features)]
+            _begin_at_pca(path, layers[-1], before(some))
 
 
 @torch.no_grad()
@@ -125,7 +126,7 @@ def _begin_at_pca(path: nn.Linear, last: nn.Module, x: Tensor) -> None:
 
     Rows of `path` beyond the rank of x keep their weights: all dimensions take part in training.
     """
-    x = x[: max(LEAST_PCA_ROWS, PCA_NUMBERS // x.shape[1])].to(path.weight)
+    x = x.to(path.weight)
     mean = x.mean(0)
     _, sizes, axes = torch.pca_lowrank(x, min(path.out_features + 8, *x.shape), niter=4)
     rank = int((sizes[: path.out_features] > 1e-5 * sizes[0]).sum())

@@ -25,7 +25,6 @@ from probssl.data import (
     Progress,
     Table,
     check_images,
-    check_numbers,
     images_of,
     in_layout,
     is_dataset,
@@ -219,7 +218,6 @@ class Model:
         found = self.read(data)
         if isinstance(found, Table) and self.layout is not None:
             found = in_layout(found, self.layout)
-            check_numbers(found)
         if (found.layout.kind == "images") != self.of_images:
             kinds = ("images", "a table") if self.of_images else ("tables", "a set of images")
             raise InputError(f"the model takes {kinds[0]}, but {found.source} is {kinds[1]}")
