@@ -29,7 +29,7 @@ from probssl.objectives import (
 )
 from probssl.objectives.base import PairObjective
 from probssl.objectives.fisher import Fisher
-from probssl.pairings import GaussianNoise, InTurn, LinearMixture, MaskAndNoise, Pairing, Views
+from probssl.pairings import GaussianNoise, InTurn, LinearMixture, MaskAndNoise, Pairing, ResampledColumns, Views
 from probssl.parts.registry import KINDS
 from probssl.parts.resolve import fixed_energy
 from probssl.samplers import SGLD, Box, UniformStart
@@ -243,7 +243,8 @@ def test_mixed_rows_train_in_a_stack_as_alone(kind: str) -> None:
         encoder = seeded(seed, lambda: MLP((8, 8), linear="pca").bind(sample=x.float(), **bound)).double()
         objective = seeded(seed, lambda: MIXED[kind]().bind(encoder=encoder, **bound)).double()
         plan = TrainingPlan(steps=12, batch_size=16, log_every=4)
-        return Trial(encoder, objective, Resampled(0.5), x, plan, seed)
+        pairing = ResampledColumns(0.5).bind(sample=x, layout=LAYOUT)
+        return Trial(encoder, objective, pairing, x, plan, seed)
 
     together, apart = ([one(seed) for seed in (0, 0, 1)] for _ in range(2))
     assert stacked._stacked(together) is not None
