@@ -68,7 +68,7 @@ def test_the_document(table, quick):
         (["--objectives", ","], "--objectives"),
         (["--energies", "cosine,nope"], "'nope'"),
         (["--pairings", "nope"], "'nope'"),
-        (["--objectives", "fisher", "--pairings", "resample"], "the pairing resample"),
+        (["--objectives", "fisher", "--pairings", "scarf"], "the pairing scarf"),
         (["--encoder", "conv"], "conv is for images"),
         (["--size", "8"], "--size"),
         (["--dims", "two"], "--dims"),
@@ -87,12 +87,6 @@ def test_refusals(options, named, table, scratch):
     label = [] if "--label" in options else ["--label", "kind"]
     assert named in refusal("compare", table, *label, *options)
     assert set(scratch.iterdir()) == before
-
-
-def test_a_constant_column_is_refused(scratch):
-    (scratch / "flat.csv").write_text("a,b\n1,2\n1,3\n1,4\n")
-    assert "--drop a" in refusal("compare", "flat.csv")
-    assert not (scratch / "compared").exists()
 
 
 def stored(folder):

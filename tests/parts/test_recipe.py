@@ -140,9 +140,12 @@ def test_the_defaults_suit_the_data() -> None:
     table, images, world = (resolve(Recipe(), facts) for facts in (TABLE, GREY, WORLD))
     assert isinstance(table.energy, Euclidean)
     assert isinstance(table.encoder, MLP)
-    assert table.encoder.linear == "pca"
+    assert table.encoder.settings()["hidden"] == (12,)
     assert table.encoder.dim == 3
-    assert isinstance(table.pairing, ResampledColumns)
+    assert isinstance(table.pairing, MaskAndNoise)
+    mixed = resolve(Recipe(), TABLE.with_gaps())
+    assert mixed.encoder.linear == "pca"
+    assert isinstance(mixed.pairing, ResampledColumns)
     assert isinstance(images.energy, Cosine)
     assert isinstance(images.pairing, ImageAugmentation)
     assert images.objective.pair == "augmented"

@@ -79,7 +79,7 @@ class MLP(Encoder, nn.Sequential):
             raise InputError(f"the widths of an MLP must be positive, not {list(hidden or ())} and {dim}")
         if not (track_running_stats or batch_norm):
             raise InputError("track_running_stats is of batch normalisation: leave it out, or set batch_norm=True")
-        if linear and hidden is not None and not len(hidden):
+        if linear is True and hidden is not None and not len(hidden):
             raise InputError("an MLP without hidden layers is linear: leave linear out, or give hidden widths")
         self.hidden = None if hidden is None else tuple(int(width) for width in hidden)
         self.dim, self.bias, self.slope, self.he, self.linear = dim, bias, slope, he, linear

@@ -32,7 +32,7 @@ class SimVAEEncoder(RowEstimator):
     Parameters:
         dim: Number of latents.
         related: Number of augmentations of a row that are related.
-        likelihood: What the decoder says of a number: "gaussian" errors of one variance or, for images, "bernoulli"; or
+        likelihood: What the decoder says: "columns" of any kind, "gaussian" errors of one variance, "bernoulli" pixels, or
             a `Likelihood`.
         likelihood_variance: Variance of the Gaussian errors: 0.1 for standardised features and 0.02 for pixels if None.
         pairing: How rows are augmented: a name or a `Pairing`, which is copied.
@@ -62,7 +62,7 @@ class SimVAEEncoder(RowEstimator):
         dim: int | None = None,
         *,
         related: int = 10,
-        likelihood: Any = "gaussian",
+        likelihood: Any = None,
         likelihood_variance: float | None = None,
         pairing: Any = None,
         encoder: Any = None,

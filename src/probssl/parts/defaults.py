@@ -59,7 +59,8 @@ def objective_settings(cls: type[Objective], facts: Facts, given: dict[str, Any]
     if cls.samples:
         found |= _density(images, given)
     if cls.decodes:
-        found["likelihood"] = {"name": "gaussian", "variance": 0.02 if images else 0.1}
+        gaussian = {"name": "gaussian", "variance": 0.02 if images else 0.1}
+        found["likelihood"] = {"name": "columns"} if facts.columns else gaussian
     return {name: value for name, value in found.items() if name in declared}
 
 
@@ -86,7 +87,8 @@ def _density(images: bool, given: dict[str, Any]) -> dict[str, Any]:
 def pairing(objective: Objective, facts: Facts) -> Named:
     """How rows are augmented. Noise comes last where a loss needs the score of an augmentation."""
     if facts.kind != "images":
-        return Named("columns", {"preservation": 0.5, "noise": 0.1})
+        mixed = Named("columns", {"preservation": 0.5, "noise": 0.1})
+        return mixed if facts.columns else Named("mask-and-noise", {"preservation": 0.5, "noise": 0.25})
     if objective.needs.score:
         return Named("siamese-fisher" if facts.coloured else "siamese-digits")
     if objective.decodes:
@@ -100,7 +102,7 @@ def encoder(objective: Objective, facts: Facts) -> Named:
     """The network. Losses on the score have an MLP on images too, as Siamese-EBM advises."""
     if facts.kind == "images":
         return Named("mlp" if objective.needs.score else "conv")
-    return Named("latent" if facts.kind == "world" else "mlp" if objective.samples else "table")
+    return Named("latent" if facts.kind == "world" else "table" if facts.columns else "mlp")
 
 
 def encoder_settings(name: str, declared: dict[str, Any], energy: Energy, facts: Facts) -> dict[str, Any]:
