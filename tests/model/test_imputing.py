@@ -87,6 +87,7 @@ def stand_in(objective: VAE, encoder: MLP) -> Any:
         objective=objective,
         encoder=encoder,
         preparation=Prepared(),
+        layout=Layout("table", (4,), RAW),
         facts=SimpleNamespace(shape=(5,), features=PREPARED.width),
         feature_names=tuple(column.name for column in RAW),
         read=lambda data: data,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from probssl.data import Dataset
+    from probssl.layout import Column
 
 
 @app.command(epilog="Example: probssl sample runs/mnist-simvae-euclidean --n 100 --out new.png")
@@ -67,7 +68,8 @@ def sample(
         else:
             rows, groups = draw(model, n, steps=steps, seed=seed)
             names, kind = [], "cluster"
-        _write(out, rows, groups, model.feature_names, kind)
+        columns = () if model.preparation is None else model.preparation.restored.columns
+        _write(out, rows, groups, columns, kind)
     if as_json:
         size = {"shape": list(rows.shape[1:])} if of_images else {"features": rows.shape[1]}
         classes = {"classes": names} if kind == "class" else {}
@@ -78,7 +80,7 @@ def sample(
         console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} of {rows.shape[1]} features and a {kind}   {out}")
 
 
-def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str], kind: str) -> None:
+def _write(out: Path, rows: np.ndarray, groups: np.ndarray, columns: Sequence[Column], kind: str) -> None:
     import numpy as np
 
     from probssl.data.writing import write
@@ -86,9 +88,9 @@ def _write(out: Path, rows: np.ndarray, groups: np.ndarray, names: Sequence[str]
     from probssl.report import tiles
 
     if rows.ndim == 2:
-        while kind in names:
+        while any(column.name == kind for column in columns):
             kind += "_"
-        write(out, np.column_stack([rows, groups]), [*names, kind])
+        write(out, np.column_stack([rows, groups]), [*columns, kind])
     elif out.suffix == ".npy":
         write(out, rows, [])
     else:
