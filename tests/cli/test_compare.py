@@ -81,8 +81,8 @@ def test_refusals(options, named, table, scratch):
     assert set(scratch.iterdir()) == before
 
 
-def test_a_constant_column_is_refused(scratch):
-    (scratch / "flat.csv").write_text("a,b\n1,2\n1,3\n1,4\n")
+def test_what_has_gaps_is_refused(scratch):
+    (scratch / "flat.csv").write_text("a,b\n1,2\n,3\n1.5,4\n")
     assert "--drop a" in refusal("compare", "flat.csv")
     assert not (scratch / "compared").exists()
 
