@@ -128,3 +128,29 @@ def test_other_data_beside_moved_data_is_refused(run, table):
     result = probssl("evaluate", run, table, "--data", table)
     assert result.exit_code == 2
     assert "--data" in result.stderr
+
+
+def test_a_table_is_described_and_read_as_described(scratch):
+    rows = [f"{i % 7 + 0.5},{'NL' if i % 2 else 'BE'},0{i % 9},{i % 2},{i * 1.5},c{i}" for i in range(60)]
+    (scratch / "t.csv").write_text("\n".join(["a,land,zip,kind,price,who", *rows[:59], "?,none,-9,,2,z"]))
+    options = ["t.csv", "--label", "kind", "--label", "price", "--missing", -9]
+    found = document("data", "describe", *options, "--kind", "zip=number")
+    assert found["rows"] == 60
+    assert {column["name"]: (column["kind"], column["use"], column["gaps"]) for column in found["columns"]} == {
+        "a": ("number", "feature", 1),
+        "land": ("category", "feature", 1),
+        "zip": ("number", "feature", 1),
+        "kind": ("category", "label", 1),
+        "price": ("number", "label", 0),
+        "who": ("id", "left out", 0),
+    }
+    shown = succeed("data", "describe", *options).stdout
+    assert max(map(len, shown.splitlines()[:8])) <= 80
+    assert "who: names rows (60 values in 60 rows), and is left out" in shown
+    assert "'land', 'zip'" in refusal("fit", *options, "--out", "r")
+    (scratch / "t.csv").write_text("\n".join(["a,land,zip,kind,price,who", *rows]))
+    succeed("fit", *options, "--kind", "zip,land=id", "--out", "r", "--steps", 3, "--evaluate", "none", "-q")
+    data = Run("r").dataset
+    assert (data.layout.names, [target.name for target in data.targets]) == (("a",), ["kind", "price"])
+    assert "no column 'x', 'y' to give a kind" in refusal("data", "describe", "t.csv", "--kind", "x,y=date")
+    assert "--kind takes COLUMN=KIND" in refusal("data", "describe", "t.csv", "--kind", "zip")

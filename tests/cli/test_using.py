@@ -55,7 +55,7 @@ def test_embed_refusals(run, table, scratch):
     (scratch / "mine.csv").write_text("mine")
     before = {path.name for path in scratch.iterdir()}
     assert "'c'" in refusal("embed", run, "narrow.csv", "--out", "z.npy")
-    assert "line 2" in refusal("embed", run, "missing.csv", "--out", "z.npy")
+    assert "gaps" in refusal("embed", run, "missing.csv", "--out", "z.npy")
     assert "7 columns" in refusal("embed", run, "wide.npy", "--out", "z.npy")
     assert "exists" in refusal("embed", run, table, "--out", "mine.csv")
     assert ".parquet" in refusal("embed", run, table, "--out", "z.xls")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from probssl.data import Table, in_layout, load
 from probssl.data.describing import describe
@@ -58,7 +58,7 @@ def source_of(form: str, folder: Path):
     if form == "parquet":
         parquet.write_table(table, path)
     elif form == "feather":
-        pa.feather.write_feather(table, path)
+        feather.write_feather(table, path)
     elif form == "jsonl":
         path.write_text("\n".join(json.dumps(row, default=str) for row in table.to_pylist()))
     else:
@@ -103,6 +103,8 @@ def test_new_rows_in_the_layout_of_the_old(form: str, tmp_path: Path) -> None:
     assert in_layout(table, layout).layout == table.layout
     with pytest.raises(InputError, match="no column 'age', 'plan', which the model needs"):
         load(few.drop(columns=["plan", "age"]), layout=layout)
+    nothing = few.assign(**dict.fromkeys(few.columns, "NA"))
+    assert np.isnan(load(nothing, layout=layout).features).all()
     few["age"], few["since"] = "old", "long ago"
     with pytest.raises(
         InputError, match=r"'age' should be of kind number and holds 'old'.*'since' should be of kind date"

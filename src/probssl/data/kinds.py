@@ -62,7 +62,8 @@ class Typed:
         """The column as a feature."""
         if self.kind == "id" or self.kind == "constant":
             raise ValueError(f"{self.name} is no feature")
-        return Column(self.name, self.kind, self.levels, gaps=bool(np.isnan(self.values).any()))
+        unknown = () if self.kind in ("number", "date") else ("",)  # of levels where every row has a gap
+        return Column(self.name, self.kind, self.levels or unknown, gaps=bool(np.isnan(self.values).any()))
 
     def cells(self) -> np.ndarray:
         """The values as texts, an empty one for each gap."""
@@ -252,6 +253,8 @@ def _of_texts(name: str, cells: Any, asked: Use | None, missing: Collection[str]
     found = Typed(name, asked or "category", np.where(codes < 0, np.nan, codes))
     if asked is None and len(levels) <= 1 and total in (0, len(codes)) and (len(codes) > 1 or not total):
         return _constant(found, levels[0].as_py() if total else "")
+    if not total and asked in ("number", "date"):
+        return found
     pair = _words(levels)
     if asked == "yes/no" or (asked in (None, "number") and pair):
         return _yes_no(found, levels, pair, asked)

@@ -113,8 +113,11 @@ def in_layout(table: Table, layout: Layout) -> Table:
                 values = values.copy()
             values[:, place] = found.values
             column = found.column
+        elif column.coded and wanted.kind == "number" and column.kind == "yes/no":
+            column = replace(column, kind="number", levels=())
         elif column.coded != wanted.coded or (wanted.kind == "date") != (column.kind == "date"):
             wrong.append(f"column {quoted(column.name)} is of kind {column.kind} and not {wanted.kind}")
+            continue
         columns.append(replace(column, name=wanted.name, kind=wanted.kind))
     if wrong:
         raise InputError(f"{table.source}: {'; '.join(wrong)}: read it with the kinds that the model expects")
