@@ -89,15 +89,6 @@ def test_refusals(options, named, table, scratch):
     assert set(scratch.iterdir()) == before
 
 
-<<<<<<< HEAD
-=======
-def test_what_has_gaps_is_refused(scratch):
-    (scratch / "flat.csv").write_text("a,b\n1,2\n,3\n1.5,4\n")
-    assert "--drop a" in refusal("compare", "flat.csv")
-    assert not (scratch / "compared").exists()
-
-
->>>>>>> data
 def stored(folder):
     """Configurations of the finished trainings."""
     if not (folder / "store.sqlite").is_file():
