@@ -87,7 +87,7 @@ def test_resuming_takes_them_by_name_again(trained, table):
 
 
 def test_an_encoder_of_any_module(table, scratch):
-    words = ["--encoder", "ringed:Net", "--set", "encoder.width=6", "--steps", 3]
+    words = ["--encoder", "ringed:Net", "--set", "encoder.width=6", "--steps", 3, "--evaluate", "full"]
     found = document("fit", table, "--drop", "kind", *words, "--out", "r")
     assert found["rows"]["trained encoder"]["numerical_rank"] == 3
     assert 'name = "ringed:Net"' in (scratch / "r" / "recipe.toml").read_text()
