@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import time
 from collections import Counter
 from pathlib import Path
+
+from running import begin, keep
 
 from probssl.data import load
 from probssl.errors import InputError
@@ -36,13 +37,12 @@ def main() -> None:
     """Read all and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the reasons for every file that was refused")
-    arguments = parser.parse_args()
+    options = begin(parser)
     seen: set[str] = set()
     refused: dict[str, str] = {}
     kinds: Counter[str] = Counter()
     total, began = 0, time.monotonic()
-    for folder in arguments.folders:
+    for folder in options.folders:
         count = failed = 0
         files = [path for ending in ("csv", "csv.gz") for path in folder.rglob(f"*.{ending}") if path.name[0] != "."]
         for path in sorted(files):
@@ -62,8 +62,7 @@ def main() -> None:
     print(f"columns: {', '.join(f'{count:,} {kind}' for kind, count in kinds.most_common())}")
     for path, reason in refused.items():
         print(f"- {path}: {reason[:300]}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(refused, indent=1))
+    keep(options.out, refused)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,12 @@
-"""What a representation of a table is worth, beside what a practitioner would write instead, and beside peers.
+"""What a representation of a table is worth, beside what a practitioner would write instead.
 
-    python benchmarks/tables.py run FOLDER                     # ours, raw features and PCA on every table and split
-    python benchmarks/tables.py run FOLDER --part validation --name wide --set encoder.hidden=512,512
-    python benchmarks/tables.py export FOLDER                  # arrays for peers, which have an environment apart
-    python benchmarks/table_peers.py FOLDER                    # there: SCARF, VIME, SubTab (ts3l) and skrub
-    python benchmarks/tables.py show FOLDER
+    python benchmarks/tables.py --out tables.json                # ours, raw features and PCA on every table and split
+    python benchmarks/tables.py --out tables.json --part validation --name wide --set encoder.hidden=512,512
 
 Tables are the 14 mixed ones below `$PROBSSL_DATA/tables`, the 18 of `pmlb:`, or those named. Every split keeps a fifth
 of the rows aside; probes are fitted on the others and judged on these. With `--part validation` the test rows are left
-out altogether, and a fifth of the remaining ones is judged: defaults are chosen so. Results are lines of
-FOLDER/results.jsonl; what stands there is not computed again. `show` compares by pairs of the same table and split,
-with the standard error over tables.
+out altogether, and a fifth of the remaining ones is judged: defaults are chosen so. What stands in the file is not
+computed again. Comparisons are by pairs of the same table and split, with the standard error over tables.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from running import begin, keep
 
 import probssl
 from probssl.data import catalogue
@@ -39,6 +36,9 @@ SCORES = {
 
 LARGEST = 12_000
 """Rows that a split has at most; of larger tables some, which the split chooses."""
+
+NEGLIGIBLE = 0.005
+"""A difference that counts as a tie."""
 
 OUTSIDE = 1000
 """What is added to the seed of a split for the rows that choices are made on."""
@@ -81,102 +81,82 @@ def scores(values: dict[str, float | None]) -> dict[str, float]:
 
 
 class Results:
-    """Lines of JSON: what was computed for a table, a split and a method."""
+    """What was computed for a table, a split and a method."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "results.jsonl"
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        self.rows = [json.loads(line) for line in lines]
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
-    def has(self, table: str, split: int, part: str, method: str) -> bool:
-        return any(
-            (row["table"], row["split"], row["part"], row["method"]) == (table, split, part, method)
-            for row in self.rows
-        )
+    def has(self, **key: Any) -> bool:
+        """Whether there is a row of this table, split, part and method."""
+        return any(all(row[name] == value for name, value in key.items()) for row in self.rows)
 
     def add(self, **row: Any) -> None:
+        """Keep one more row."""
         self.rows.append(row)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        keep(self.path, self.rows)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Train on every table and split that is not there yet."""
-    results = Results(arguments.folder)
-    settings = dict(change.split("=", 1) for change in arguments.set)
-    for split in range(arguments.splits):
-        for name, how in tables(arguments.tables).items():
-            if results.has(name, split, arguments.part, arguments.name):
+    results = Results(options.out)
+    settings = dict(change.split("=", 1) for change in options.set)
+    for split in range(options.splits):
+        for name, how in tables(options.tables).items():
+            key = {"table": name, "split": split, "part": options.part}
+            if results.has(**key, method=options.name):
                 continue
-            data, begun = divided(how, split, arguments.part), time.process_time()
+            data, begun = divided(how, split, options.part), time.process_time()
             made = probssl.fit(data, seed=split, settings=settings)
             taken = time.process_time() - begun
             assert made.comparison is not None
             for code, values in made.comparison.rows.items():
-                method = {TRAINED: arguments.name, RAW: "raw"}.get(code, code.partition(" to ")[0])
-                if not results.has(name, split, arguments.part, method):
-                    results.add(
-                        table=name,
-                        split=split,
-                        part=arguments.part,
-                        method=method,
-                        dim=made.dim,
-                        seconds=taken,
-                        **scores(values),
-                    )
-            shown = {
-                row["method"]: [round(row[score], 3) for score in SCORES]
-                for row in results.rows
-                if (row["table"], row["split"]) == (name, split)
-            }
-            print(f"{name} {split} ({made.dim} dimensions, {taken:.0f} s): {shown}", flush=True)
+                method = {TRAINED: options.name, RAW: "raw"}.get(code, code.partition(" to ")[0])
+                if not results.has(**key, method=method):
+                    results.add(**key, method=method, dim=made.dim, seconds=taken, **scores(values))
+            found = [row for row in results.rows if all(row[part] == value for part, value in key.items())]
+            shown = "; ".join(f"{row['method']} " + " ".join(f"{row[score]:.3f}" for score in SCORES) for row in found)
+            print(f"{name} {split} ({made.dim} dimensions, {taken:.0f} s): {shown}")
 
 
-def show(arguments: argparse.Namespace) -> None:
-    """Means over tables, and paired differences to each method with their standard errors."""
+def show(options: argparse.Namespace) -> None:
+    """Means over tables, and paired differences to each method with 1.96 standard errors."""
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = defaultdict(lambda: defaultdict(dict))
-    for row in Results(arguments.folder).rows:
-        if row["part"] == arguments.part:
+    for row in Results(options.out).rows:
+        if row["part"] == options.part:
             found[row["method"]][row["table"]][row["split"]] = row
     print(f"{'':24}" + "".join(f"{score:>12}" for score in SCORES))
-    for method, by_table in found.items():
-        means = [
-            np.mean([np.mean([one[score] for one in splits.values()]) for splits in by_table.values()])
-            for score in SCORES
-        ]
-        print(f"{method:24}" + "".join(f"{mean:12.3f}" for mean in means) + f"   {len(by_table)} tables")
-    mine = found[arguments.name]
-    for method, by_table in found.items():
-        if method == arguments.name:
+    for method, of_tables in found.items():
+        each = [[np.mean([one[score] for one in splits.values()]) for score in SCORES] for splits in of_tables.values()]
+        means = "".join(f"{mean:12.3f}" for mean in np.mean(each, axis=0))
+        print(f"{method:24}{means}   {len(of_tables)} tables")
+    for method, of_tables in found.items():
+        if method == options.name:
             continue
-        print(f"{arguments.name} − {method}")
+        print(f"{options.name} − {method}")
         for score in SCORES:
             apart = []
-            for table, splits in mine.items():
-                both = splits.keys() & by_table.get(table, {}).keys()
-                if both:
-                    apart.append(np.mean([splits[one][score] - by_table[table][one][score] for one in both]))
-            error = 1.96 * np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else float("nan")
-            wins, losses = sum(one > 0.005 for one in apart), sum(one < -0.005 for one in apart)
+            for table, splits in found[options.name].items():
+                both = splits.keys() & of_tables.get(table, {}).keys()
+                apart += [np.mean([splits[one][score] - of_tables[table][one][score] for one in both])] if both else []
+            error = 1.96 * np.std(apart, ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
+            wins, losses = sum(one > NEGLIGIBLE for one in apart), sum(one < -NEGLIGIBLE for one in apart)
             print(f"    {score:12} {np.mean(apart):+.3f} ± {error:.3f}   {wins} wins, {losses} losses of {len(apart)}")
 
 
 def main() -> None:
+    """Train, then show all that there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    for name, action in (("run", run), ("show", show)):
-        command = commands.add_parser(name)
-        command.set_defaults(action=action)
-        command.add_argument("folder", type=Path)
-        command.add_argument("--part", choices=("test", "validation"), default="test")
-        command.add_argument("--name", default="probssl", help="what these settings are called")
-        if name == "run":
-            command.add_argument("--tables", default="all", help="names, mixed, pmlb or all")
-            command.add_argument("--splits", type=int, default=5)
-            command.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
-    arguments = parser.parse_args()
-    arguments.action(arguments)
+    parser.add_argument("--tables", default="all", help="names, mixed, pmlb or all")
+    parser.add_argument("--part", choices=("test", "validation"), default="test")
+    parser.add_argument("--splits", type=int, default=5, help="0 shows what there is")
+    parser.add_argument("--name", default="probssl", help="what these settings are called")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
+    parser.set_defaults(out=Path("tables.json"))
+    options = begin(parser)
+    run(options)
+    show(options)
 
 
 if __name__ == "__main__":

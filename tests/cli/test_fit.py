@@ -71,7 +71,7 @@ CHOICES = (
     "--set pairing.preservation=0.2,0.4,0.6,0.8 --set pairing.noise=0.1,0.2,0.3,0.4",
     f"{HARD} --set pairing.negatives.std=1 --set pairing.count=2 --set objective.candidates=batch-and-given",
     "--objective ensemble --set objective.objectives=infonce,snl --pairing in-turn "
-    "--set pairing.pairings=mask-and-noise,resample",
+    "--set pairing.pairings=mask-and-noise,columns",
 )
 
 

@@ -55,12 +55,12 @@ def test_embed_refusals(run, table, scratch):
     (scratch / "mine.csv").write_text("mine")
     before = {path.name for path in scratch.iterdir()}
     assert "'c'" in refusal("embed", run, "narrow.csv", "--out", "z.npy")
-    assert "gaps" in refusal("embed", run, "missing.csv", "--out", "z.npy")
     assert "7 columns" in refusal("embed", run, "wide.npy", "--out", "z.npy")
     assert "exists" in refusal("embed", run, table, "--out", "mine.csv")
     assert ".parquet" in refusal("embed", run, table, "--out", "z.xls")
     assert "mine.csv" in refusal("embed", run, table, "--out", "mine.csv/z.npy")
     assert {path.name for path in scratch.iterdir()} == before
+    assert "'c' has gaps that training did not have" in succeed("embed", run, "missing.csv", "--out", "z.npy").stderr
     succeed("embed", run, table, "--out", "mine.csv", "--overwrite")
 
 

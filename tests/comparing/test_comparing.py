@@ -113,11 +113,11 @@ def small(table):
         ({"objectives": ["nope"]}, "'nope'"),
         ({"energies": ["cosine", "nope"]}, "'nope'"),
         ({"objectives": ["spectral"], "energies": ["dot"]}, "spectral cannot be trained with the dot energy"),
-        ({"objectives": ["fisher"], "pairings": ["resample"]}, "fisher cannot be trained with the pairing resample"),
+        ({"objectives": ["fisher"], "pairings": ["scarf"]}, "fisher cannot be trained with the pairing scarf"),
         ({"pairings": ["simclr-cifar"]}, "the pairing simclr-cifar"),
         ({"dims": [0]}, "0"),
         ({"dims": [2], "encoder": nn.Linear(8, 3)}, "leave --dims out"),
-        ({"objectives": [InfoNCE]}, "an objective is a name or an Objective"),
+        ({"objectives": [InfoNCE]}, "is a class: give an object"),
         ({"energies": [nn.Identity()]}, "cannot be trained"),
     ],
 )
@@ -468,7 +468,7 @@ def test_the_reported_number_is_that_of_the_model_that_was_written(result, table
     data, model = run.data(table), run.model
     assert (result.final.rows, result.final.fitted_rows) == (32, 128)
     expected = Standardiser.fit(table.features[data.rows("train")])
-    np.testing.assert_array_equal(model.standardiser.mean, expected.mean)
+    np.testing.assert_array_equal(model.preparation.scaling.mean, expected.mean)
     fitting, judged = (model.observe(data, part) for part in ("train", "test"))
     again = HeldOut(fitting, judged, Exam.set(grounds(judged.x))).test(model.encoder, model.objective.energy)
     assert again.mean == pytest.approx(result.final.winner.mean)

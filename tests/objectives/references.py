@@ -674,7 +674,8 @@ def _(objective: ConstrainedGEDI, encoder: nn.Module, views: Views) -> dict[str,
 def _posterior(objective: GenerativeObjective, encoder: nn.Module, x: Tensor) -> tuple[list, list]:
     """Means and variances, row by row."""
     means = rows(objective.energy.embed, encoder, x)
-    logs = [objective.log_variance(torch.tensor(mean, dtype=x.dtype)).tolist() for mean in means]
+    seen = x.tolist() if objective.of_rows else means
+    logs = [objective.log_variance(torch.tensor(one, dtype=x.dtype)).tolist() for one in seen]
     return means, [[math.exp(v) for v in row] for row in logs]
 
 

@@ -79,7 +79,8 @@ def refused(
 
 
 def test_absurd_sizes_are_refused_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert refused(monkeypatch, tmp_path, table(60, 20_000)) == (
+    wide: Any = {"dim": 10_000, "settings": {"encoder.hidden": [40_000]}}
+    assert refused(monkeypatch, tmp_path, table(60, 20_000), **wide) == (
         "training on 60 observations of 20,000 numbers, mostly the weights, their gradients and moments, "
         "would need about 39 GB of memory, and 8.0 GB are free: choose a smaller dim or encoder.hidden"
     )

@@ -32,8 +32,8 @@ class SimVAEEncoder(RowEstimator):
     Parameters:
         dim: Number of latents.
         related: Number of augmentations of a row that are related.
-        likelihood: What the decoder says: "columns" of any kind, "gaussian" errors of one variance, "bernoulli" pixels, or
-            a `Likelihood`.
+        likelihood: What the decoder says: "columns" of any kind, "gaussian" errors of one variance, "bernoulli" pixels,
+            or a `Likelihood`.
         likelihood_variance: Variance of the Gaussian errors: 0.1 for standardised features and 0.02 for pixels if None.
         pairing: How rows are augmented: a name or a `Pairing`, which is copied.
         encoder: The network ψ: a name, or any `nn.Module` that maps a batch to [n, dim], which is copied.
