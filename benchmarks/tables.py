@@ -80,32 +80,24 @@ def scores(values: dict[str, float | None]) -> dict[str, float]:
     return found
 
 
-class Results:
-    """What was computed for a table, a split and a method."""
+Row = dict[str, Any]
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
-    def has(self, **key: Any) -> bool:
-        """Whether there is a row of this table, split, part and method."""
-        return any(all(row[name] == value for name, value in key.items()) for row in self.rows)
-
-    def add(self, **row: Any) -> None:
-        """Keep one more row."""
-        self.rows.append(row)
-        keep(self.path, self.rows)
+def known(path: Path) -> list[Row]:
+    """What stands in a file of results."""
+    found: list[Row] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return found
 
 
 def run(options: argparse.Namespace) -> None:
     """Train on every table and split that is not there yet."""
-    results = Results(options.out)
+    results = known(options.out)
     settings = dict(change.split("=", 1) for change in options.set)
     for split in range(options.splits):
         for name, how in tables(options.tables).items():
             key = {"table": name, "split": split, "part": options.part}
-            if results.has(**key, method=options.name):
+            there = {row["method"] for row in results if all(row[part] == value for part, value in key.items())}
+            if options.name in there:
                 continue
             data, begun = divided(how, split, options.part), time.process_time()
             made = probssl.fit(data, seed=split, settings=settings)
@@ -113,9 +105,10 @@ def run(options: argparse.Namespace) -> None:
             assert made.comparison is not None
             for code, values in made.comparison.rows.items():
                 method = {TRAINED: options.name, RAW: "raw"}.get(code, code.partition(" to ")[0])
-                if not results.has(**key, method=method):
-                    results.add(**key, method=method, dim=made.dim, seconds=taken, **scores(values))
-            found = [row for row in results.rows if all(row[part] == value for part, value in key.items())]
+                if method not in there:
+                    results.append({**key, "method": method, "dim": made.dim, "seconds": taken, **scores(values)})
+            keep(options.out, results)
+            found = [row for row in results if all(row[part] == value for part, value in key.items())]
             shown = "; ".join(f"{row['method']} " + " ".join(f"{row[score]:.3f}" for score in SCORES) for row in found)
             print(f"{name} {split} ({made.dim} dimensions, {taken:.0f} s): {shown}")
 
@@ -123,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
 def show(options: argparse.Namespace) -> None:
     """Means over tables, and paired differences to each method with 1.96 standard errors."""
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = defaultdict(lambda: defaultdict(dict))
-    for row in Results(options.out).rows:
+    for row in known(options.out):
         if row["part"] == options.part:
             found[row["method"]][row["table"]][row["split"]] = row
     print(f"{'':24}" + "".join(f"{score:>12}" for score in SCORES))

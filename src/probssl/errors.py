@@ -52,5 +52,9 @@ class TrainingInterrupted(KeyboardInterrupt):
         self.folder, self.step = folder, step
 
 
+class DataWarning(UserWarning):
+    """Data holds something that a model was not trained on, and can do little with."""
+
+
 class CollapseWarning(UserWarning):
     """Training ended with a collapsed representation."""

@@ -10,6 +10,7 @@ import torch
 
 from probssl.data import Column, Layout, Preparation, Standardiser
 from probssl.data.preparation import DAY, OTHER, YEAR
+from probssl.errors import DataWarning
 from probssl.layout import plain_columns
 from probssl.model.prepared import Prepared
 from probssl.schema import Mismatch, conform
@@ -109,7 +110,7 @@ def test_gaps_that_training_did_not_have_are_said(table) -> None:
     layout, values, made = table
     some = values[:2].copy()
     some[0, 0] = np.nan
-    with pytest.warns(UserWarning, match="'area' has gaps that training did not have: they count as its mean"):
+    with pytest.warns(DataWarning, match="'area' has gaps that training did not have: they count as its mean"):
         assert made.transform(layout, some)[0, 0] == 0
 
 

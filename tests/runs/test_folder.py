@@ -287,7 +287,7 @@ def test_data_comes_as_arrays_frames_and_torch_data_sets(tmp_path: Path) -> None
     ]
     for run in found[1:]:
         assert_same_weights(run.model.encoder.state_dict(), found[0].model.encoder.state_dict())
-    with pytest.raises(InputError, match="name it again"):
+    with pytest.raises(InputError, match="pass it again"):
         Run(tmp_path / "0").data()
     assert len(Run(tmp_path / "0").data(frame)) == 40
 

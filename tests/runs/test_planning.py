@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,8 +80,8 @@ def refused(
 
 
 def test_absurd_sizes_are_refused_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wide: Any = {"dim": 10_000, "settings": {"encoder.hidden": [40_000]}}
-    assert refused(monkeypatch, tmp_path, table(60, 20_000), **wide) == (
+    large: Any = {"dim": 10_000, "settings": {"encoder.hidden": [40_000]}}
+    assert refused(monkeypatch, tmp_path, table(60, 20_000), **large) == (
         "training on 60 observations of 20,000 numbers, mostly the weights, their gradients and moments, "
         "would need about 39 GB of memory, and 8.0 GB are free: choose a smaller dim or encoder.hidden"
     )
@@ -155,7 +156,7 @@ def test_a_network_that_looks_at_its_numbers_is_counted_by_its_layers() -> None:
 def test_comparisons_plan_for_all_models_that_train_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(memory, "available", lambda: 8 * 10**9)
     with pytest.raises(InputError) as error:
-        probssl.compare(table(60, 5000), trials=40, jobs=2, out=tmp_path / "comparison")
+        probssl.compare(table(60, 40_000), trials=40, jobs=2, out=tmp_path / "comparison")
     assert "training 24 models at a time on" in str(error.value)
     assert "choose smaller --dims, fewer --jobs, or fewer columns" in str(error.value)
     assert not (tmp_path / "comparison").exists()

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 import typing
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from probssl import memory
-from probssl.errors import InputError, ProbsslError
+from probssl.errors import DataWarning, InputError, ProbsslError
 from probssl.files import NO_ROOM, json_text
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def command(function: Command) -> Command:
     @functools.wraps(function)
     def guarded(*args: Any, debug: bool = False, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = functools.partial(_show, warnings.showwarning)
+                return function(*args, **kwargs)
         except BrokenPipeError:
             raise typer.Exit(0) from None
         except (Exception, KeyboardInterrupt) as error:
@@ -133,6 +136,14 @@ def command(function: Command) -> Command:
 
 
 INTERRUPTED = 130
+
+
+def _show(usual: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """A warning of ours as one line on standard error; others as Python shows them."""
+    if issubclass(category, DataWarning):
+        say(f"warning: {message}")
+    else:
+        usual(message, category, *where)
 
 
 def what_to_do(error: BaseException) -> tuple[str | None, int]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from probssl.data.standardise import Standardiser
 from probssl.data.wording import listed
-from probssl.errors import InputError
+from probssl.errors import DataWarning, InputError
 from probssl.layout import Column, Layout
 from probssl.schema import Mismatch
 
@@ -275,7 +275,8 @@ def _warn(missing: np.ndarray, layout: Layout) -> None:
     ):
         names = list(dict.fromkeys(column.part_of or column.name for column in columns if column.coded == coded))
         if names:
-            warnings.warn(f"{listed(names, 8)} has {what} that training did not have: {meaning}", stacklevel=4)
+            said = f"{listed(names, 8)} has {what} that training did not have: {meaning}"
+            warnings.warn(said, DataWarning, stacklevel=4)
 
 
 def _ngrams(texts: Sequence[str]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -248,7 +248,7 @@ class Model:
         }
         if self.preparation is not None:
             tensors |= {name: torch.from_numpy(array) for name, array in self.preparation.arrays().items()}
-        if self.pairing is not None and self.pairing.incomplete:  # it holds something of the data
+        if _holds_data(self.pairing):
             tensors |= gather("pairing", self.pairing.state_dict())
         metadata: dict[str, Any] = {
             "format": FORMAT,
@@ -303,7 +303,7 @@ class Model:
         try:
             restore(self.encoder, "encoder", tensors)
             restore(self.objective, "objective", tensors)
-            if self.pairing is not None and self.pairing.incomplete:
+            if _holds_data(self.pairing):
                 restore(self.pairing, "pairing", tensors)
         except CheckpointError as error:
             raise InputError(f"{path} does not fit its own recipe ({error})") from error
@@ -353,6 +353,11 @@ def facts_of(data: Dataset, preparation: Preparation | None = None) -> Facts:
     name = named.partition(":")[2] if kind == "world" else images_of(named) if kind == "images" else None
     shape, columns = (data.layout.shape, ()) if preparation is None else (preparation.layout.shape, preparation.columns)
     return Facts(kind, shape, len(data.rows("train")), name, columns)
+
+
+def _holds_data(pairing: Pairing | None) -> TypeGuard[Pairing]:
+    """Whether a pairing, or one within it, was made of the data."""
+    return pairing is not None and any(isinstance(part, AnyPart) and part.incomplete for part in pairing.modules())
 
 
 def world_of(resolved: Resolved) -> World:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from probssl.errors import InputError
 from probssl.pairings.views import Needs, Pairing, SampledPairing, Views
+from probssl.parts.part import Context
 
 
 class HardNegatives(Pairing):
@@ -36,6 +37,10 @@ class HardNegatives(Pairing):
     @property
     def knows_score(self) -> bool:
         return self.positives.knows_score
+
+    @property
+    def masks(self) -> bool:
+        return self.positives.masks or self.negatives.masks
 
     def check_features(self, features: int) -> None:
         self.positives.check_features(features)
@@ -76,6 +81,13 @@ class InTurn(SampledPairing):
             raise InputError("pairings in turn need at least one")
         self.pairings = nn.ModuleList(pairings)
         self.takes = next((takes for pairing in pairings if (takes := pairing.takes)), None)
+
+    @property
+    def masks(self) -> bool:
+        return any(pairing.masks for pairing in self._each())
+
+    def build(self, context: Context) -> None:
+        self.pairings = nn.ModuleList(pairing.bind(context) for pairing in self._each())
 
     def check_features(self, features: int) -> None:
         for pairing in self._each():
