@@ -9,8 +9,9 @@ from typing import Any
 from probssl.comparing.measuring import LABEL_FREE, PROBE, R2, Score
 from probssl.comparing.schedule import Round
 from probssl.comparing.standings import Predictor, Standing
-from probssl.comparing.testing import Difference, Marks
+from probssl.comparing.testing import Marks
 from probssl.comparing.work import Outcome
+from probssl.metrics.paired import Difference
 from probssl.parts.facts import Facts
 from probssl.runs import Run
 from probssl.runs.evaluation import RAW, RAW_IMAGES, UNTRAINED, pca_name

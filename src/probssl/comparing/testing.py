@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -16,24 +14,8 @@ from probssl.energies import Energy
 from probssl.metrics._held_out import affine_fit
 from probssl.metrics._logistic import fit_whitened
 from probssl.metrics._splits import standardised
+from probssl.metrics.paired import Difference, difference
 from probssl.model.observations import Observations
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference of scores on the same rows, with the standard error of its mean over rows."""
-
-    mean: float
-    error: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether it is more than two standard errors, and so unlikely to be chance."""
-        return abs(self.mean) > 2 * self.error
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"mean": self.mean, "error": self.error}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +31,7 @@ class Marks:
 
     def ahead_of(self, other: Marks) -> Difference:
         """By how much it is better than another on the same rows."""
-        apart = self.each.astype(float) - other.each.astype(float)
-        error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) > 1 else math.inf
-        return Difference(float(apart.mean()), error)
+        return difference(self.each[None].astype(float), other.each[None].astype(float))
 
 
 @dataclass(frozen=True, eq=False)
