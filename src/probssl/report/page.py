@@ -10,7 +10,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--wash); color: var(--ink); font: 15px/1.55 system-ui, sans-serif; }
 main { max-width: 1020px; margin: 0 auto; padding: 28px 20px 60px; }
-h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
+h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 0 0 10px; }
 .lead { color: var(--muted); margin: 0 0 22px; } .verdict { color: var(--ink); margin: 10px 0 0; }
 section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; }
